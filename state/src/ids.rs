@@ -65,7 +65,14 @@ macro_rules! display_number {
         }
     )*};
 }
-display_number!(Epoch, SubtaskIndex, Incarnation, RowCount, NextOffset, FlushOffset);
+display_number!(
+    Epoch,
+    SubtaskIndex,
+    Incarnation,
+    RowCount,
+    NextOffset,
+    FlushOffset
+);
 
 #[cfg(test)]
 mod tests {
