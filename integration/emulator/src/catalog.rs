@@ -1,0 +1,451 @@
+//! What exists: datasets, tables, and the rows of each table that a reader can see.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use arrow_array::RecordBatch;
+use arrow_select::concat::concat_batches;
+use serde_json::{Map, Value};
+
+use crate::schema::Schema;
+
+/// Milliseconds since 1970-01-01 UTC.
+pub type Millis = i64;
+
+/// All datasets of all projects. Projects need no creation.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    /// By project and dataset.
+    pub datasets: BTreeMap<DatasetRef, Dataset>,
+    tables_ever: u64,
+    revisions: u64,
+}
+
+/// A dataset.
+#[derive(Debug)]
+pub struct Dataset {
+    /// Where it lives; compared without regard to case. Fixed at creation.
+    pub location: String,
+    /// Created at.
+    pub created_ms: Millis,
+    /// Last changed at.
+    pub modified_ms: Millis,
+    /// Every other field of the REST resource (labels, description, access...), to be echoed as it came.
+    pub rest: Map<String, Value>,
+    /// Grows with each change; see [`Dataset::etag`].
+    pub revision: u64,
+    /// By name.
+    pub tables: BTreeMap<String, Table>,
+}
+
+/// A table.
+#[derive(Debug)]
+pub struct Table {
+    /// Unique over the catalog's life: a table deleted and created again under its name is another one.
+    pub id: u64,
+    /// Columns.
+    pub schema: Schema,
+    /// Created at.
+    pub created_ms: Millis,
+    /// Last changed at, by rows or by description.
+    pub modified_ms: Millis,
+    /// Every other field of the REST resource (description, labels, timePartitioning...), echoed as it came.
+    pub rest: Map<String, Value>,
+    /// Grows with each change; see [`Table::etag`].
+    pub revision: u64,
+    rows: Vec<RecordBatch>,
+    row_count: u64,
+}
+
+/// `project.dataset`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DatasetRef {
+    /// Project id.
+    pub project: String,
+    /// Dataset id.
+    pub dataset: String,
+}
+
+/// `project.dataset.table`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableRef {
+    /// Project id.
+    pub project: String,
+    /// Dataset id.
+    pub dataset: String,
+    /// Table id.
+    pub table: String,
+}
+
+/// Why the catalog refused; the text is Google's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CatalogError {
+    /// 409 `duplicate`.
+    #[error("Already Exists: {0}")]
+    AlreadyExists(Entity),
+    /// 404 `notFound`.
+    #[error("Not found: {0}")]
+    NotFound(Entity),
+    /// 400 `resourceInUse`: the dataset still has tables.
+    #[error("{0} is still in use")]
+    InUse(Entity),
+    /// 400 `invalid`.
+    #[error("Invalid {what} ID \"{id}\". {rule}")]
+    InvalidName {
+        /// `dataset` or `table`.
+        what: &'static str,
+        /// As given.
+        id: String,
+        /// What is allowed.
+        rule: &'static str,
+    },
+}
+
+/// The thing an error is about, printed as `Table p:d.t`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entity {
+    /// A dataset.
+    Dataset(DatasetRef),
+    /// A table.
+    Table(TableRef),
+}
+
+impl Catalog {
+    /// Creates a dataset; an empty location means `US`.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `InvalidName`.
+    pub fn create_dataset(
+        &mut self,
+        name: &DatasetRef,
+        location: &str,
+        rest: Map<String, Value>,
+        now: Millis,
+    ) -> Result<&Dataset, CatalogError> {
+        check_dataset_id(&name.dataset)?;
+        if self.datasets.contains_key(name) {
+            return Err(CatalogError::AlreadyExists(Entity::Dataset(name.clone())));
+        }
+        let location = if location.is_empty() { "US" } else { location };
+        let dataset = Dataset {
+            location: location.to_owned(),
+            created_ms: now,
+            modified_ms: now,
+            rest,
+            revision: self.next_revision(),
+            tables: BTreeMap::new(),
+        };
+        Ok(self.datasets.entry(name.clone()).or_insert(dataset))
+    }
+
+    /// The dataset.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn dataset(&self, name: &DatasetRef) -> Result<&Dataset, CatalogError> {
+        self.datasets
+            .get(name)
+            .ok_or_else(|| CatalogError::NotFound(Entity::Dataset(name.clone())))
+    }
+
+    /// The datasets of one project, by name.
+    pub fn datasets_of<'a>(
+        &'a self,
+        project: &'a str,
+    ) -> impl Iterator<Item = (&'a DatasetRef, &'a Dataset)> + 'a {
+        self.datasets
+            .iter()
+            .filter(move |(name, _)| name.project == project)
+    }
+
+    /// Deletes a dataset, with its tables if `with_tables`.
+    ///
+    /// # Errors
+    /// `NotFound`, `InUse`.
+    pub fn delete_dataset(&mut self, name: &DatasetRef, with_tables: bool) -> Result<(), CatalogError> {
+        if !self.dataset(name)?.tables.is_empty() && !with_tables {
+            return Err(CatalogError::InUse(Entity::Dataset(name.clone())));
+        }
+        self.datasets.remove(name);
+        Ok(())
+    }
+
+    /// Creates an empty table.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `NotFound` (the dataset), `InvalidName`.
+    pub fn create_table(
+        &mut self,
+        name: &TableRef,
+        schema: Schema,
+        rest: Map<String, Value>,
+        now: Millis,
+    ) -> Result<&Table, CatalogError> {
+        check_table_id(&name.table)?;
+        if self
+            .dataset(&name.dataset_ref())?
+            .tables
+            .contains_key(&name.table)
+        {
+            return Err(CatalogError::AlreadyExists(Entity::Table(name.clone())));
+        }
+        self.tables_ever += 1;
+        let table = Table {
+            id: self.tables_ever,
+            schema,
+            created_ms: now,
+            modified_ms: now,
+            rest,
+            revision: self.next_revision(),
+            rows: Vec::new(),
+            row_count: 0,
+        };
+        let dataset = self.dataset_mut(&name.dataset_ref())?;
+        Ok(dataset.tables.entry(name.table.clone()).or_insert(table))
+    }
+
+    /// The table.
+    ///
+    /// # Errors
+    /// `NotFound`: the dataset's if that is what is missing.
+    pub fn table(&self, name: &TableRef) -> Result<&Table, CatalogError> {
+        let dataset = self.dataset(&name.dataset_ref())?;
+        dataset
+            .tables
+            .get(&name.table)
+            .ok_or_else(|| CatalogError::NotFound(Entity::Table(name.clone())))
+    }
+
+    /// Deletes a table and its rows. Its write streams die with it, since they name its id.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn delete_table(&mut self, name: &TableRef) -> Result<(), CatalogError> {
+        let dataset = self.dataset_mut(&name.dataset_ref())?;
+        let removed = dataset.tables.remove(&name.table);
+        removed
+            .map(drop)
+            .ok_or_else(|| CatalogError::NotFound(Entity::Table(name.clone())))
+    }
+
+    /// Adds visible rows. Only the machine calls it, so that its history of what became visible is complete.
+    pub(crate) fn push_rows(
+        &mut self,
+        name: &TableRef,
+        rows: RecordBatch,
+        now: Millis,
+    ) -> Result<(), CatalogError> {
+        let revision = self.next_revision();
+        let dataset = self.dataset_mut(&name.dataset_ref())?;
+        let table = dataset.tables.get_mut(&name.table);
+        let table = table.ok_or_else(|| CatalogError::NotFound(Entity::Table(name.clone())))?;
+        table.row_count += rows.num_rows() as u64;
+        table.rows.push(rows);
+        table.modified_ms = now;
+        table.revision = revision;
+        Ok(())
+    }
+
+    fn dataset_mut(&mut self, name: &DatasetRef) -> Result<&mut Dataset, CatalogError> {
+        self.datasets
+            .get_mut(name)
+            .ok_or_else(|| CatalogError::NotFound(Entity::Dataset(name.clone())))
+    }
+
+    fn next_revision(&mut self) -> u64 {
+        self.revisions += 1;
+        self.revisions
+    }
+}
+
+impl Dataset {
+    /// Changes whenever the dataset's description does.
+    pub fn etag(&self) -> String {
+        format!("ds-{:x}", self.revision)
+    }
+}
+
+impl Table {
+    /// Changes whenever the table does, and differs between a table and its namesake created later.
+    pub fn etag(&self) -> String {
+        format!("tb-{:x}-{:x}", self.id, self.revision)
+    }
+
+    /// Visible rows in the order in which they became visible, in the schema's canonical Arrow types.
+    pub fn rows(&self) -> &[RecordBatch] {
+        &self.rows
+    }
+
+    /// How many rows are visible.
+    pub fn row_count(&self) -> u64 {
+        self.row_count
+    }
+
+    /// Visible rows as one batch. Costs a copy.
+    pub fn all_rows(&self) -> RecordBatch {
+        let schema = self.schema.arrow();
+        concat_batches(&schema, &self.rows).unwrap_or_else(|_| RecordBatch::new_empty(schema))
+    }
+}
+
+impl DatasetRef {
+    /// From its parts.
+    pub fn new(project: impl Into<String>, dataset: impl Into<String>) -> Self {
+        Self {
+            project: project.into(),
+            dataset: dataset.into(),
+        }
+    }
+}
+
+impl TableRef {
+    /// From its parts.
+    pub fn new(project: impl Into<String>, dataset: impl Into<String>, table: impl Into<String>) -> Self {
+        Self {
+            project: project.into(),
+            dataset: dataset.into(),
+            table: table.into(),
+        }
+    }
+
+    /// Reads `projects/{p}/datasets/{d}/tables/{t}`.
+    pub fn parse(path: &str) -> Option<Self> {
+        let parts: Vec<&str> = path.split('/').collect();
+        match parts.as_slice() {
+            ["projects", p, "datasets", d, "tables", t] if ![p, d, t].iter().any(|part| part.is_empty()) => {
+                Some(Self::new(*p, *d, *t))
+            }
+            _ => None,
+        }
+    }
+
+    /// `projects/{p}/datasets/{d}/tables/{t}`.
+    pub fn path(&self) -> String {
+        format!(
+            "projects/{}/datasets/{}/tables/{}",
+            self.project, self.dataset, self.table
+        )
+    }
+
+    /// The dataset it is in.
+    pub fn dataset_ref(&self) -> DatasetRef {
+        DatasetRef::new(&self.project, &self.dataset)
+    }
+}
+
+impl fmt::Display for DatasetRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.project, self.dataset)
+    }
+}
+
+impl fmt::Display for TableRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}.{}", self.project, self.dataset, self.table)
+    }
+}
+
+impl fmt::Display for Entity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dataset(name) => write!(f, "Dataset {name}"),
+            Self::Table(name) => write!(f, "Table {name}"),
+        }
+    }
+}
+
+fn check_dataset_id(id: &str) -> Result<(), CatalogError> {
+    let rule =
+        "Dataset IDs must be alphanumeric (plus underscores) and must be at most 1024 characters long.";
+    let good =
+        !id.is_empty() && id.len() <= 1024 && id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    good.then_some(()).ok_or_else(|| CatalogError::InvalidName {
+        what: "dataset",
+        id: id.to_owned(),
+        rule,
+    })
+}
+
+fn check_table_id(id: &str) -> Result<(), CatalogError> {
+    let rule =
+        "Table IDs must be alphanumeric (plus underscores, dashes and spaces) and at most 1024 bytes long.";
+    let allowed = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | ' ');
+    let good = !id.is_empty() && id.len() <= 1024 && id.chars().all(allowed);
+    good.then_some(()).ok_or_else(|| CatalogError::InvalidName {
+        what: "table",
+        id: id.to_owned(),
+        rule,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn empty() -> Schema {
+        Schema { columns: Vec::new() }
+    }
+
+    #[test]
+    fn a_table_created_again_is_another_table() {
+        let mut catalog = Catalog::default();
+        let name = TableRef::new("p", "d", "t");
+        catalog
+            .create_dataset(&name.dataset_ref(), "", Map::new(), 1)
+            .unwrap();
+        let first = catalog.create_table(&name, empty(), Map::new(), 2).unwrap().id;
+        let twice = catalog.create_table(&name, empty(), Map::new(), 3).unwrap_err();
+        assert_eq!(twice.to_string(), "Already Exists: Table p:d.t");
+        catalog.delete_table(&name).unwrap();
+        assert_eq!(
+            catalog.table(&name).unwrap_err().to_string(),
+            "Not found: Table p:d.t"
+        );
+        assert_ne!(
+            catalog.create_table(&name, empty(), Map::new(), 4).unwrap().id,
+            first
+        );
+    }
+
+    #[test]
+    fn a_dataset_with_tables_is_deleted_only_on_request() {
+        let mut catalog = Catalog::default();
+        let name = TableRef::new("p", "d", "t");
+        let dataset = name.dataset_ref();
+        assert_eq!(
+            catalog
+                .create_table(&name, empty(), Map::new(), 0)
+                .unwrap_err()
+                .to_string(),
+            "Not found: Dataset p:d"
+        );
+        assert_eq!(
+            catalog
+                .create_dataset(&dataset, "", Map::new(), 1)
+                .unwrap()
+                .location,
+            "US"
+        );
+        catalog.create_table(&name, empty(), Map::new(), 2).unwrap();
+        let refused = catalog.delete_dataset(&dataset, false).unwrap_err();
+        assert_eq!(refused.to_string(), "Dataset p:d is still in use");
+        catalog.delete_dataset(&dataset, true).unwrap();
+        assert_eq!(catalog.datasets.len(), 0);
+    }
+
+    #[test]
+    fn table_paths_are_read_strictly() {
+        assert_eq!(
+            TableRef::parse("projects/p/datasets/d/tables/t"),
+            Some(TableRef::new("p", "d", "t"))
+        );
+        for bad in [
+            "",
+            "projects//datasets/d/tables/t",
+            "projects/p/datasets/d/tables/t/",
+            "p.d.t",
+        ] {
+            assert_eq!(TableRef::parse(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The history of what became visible: the hook on which a test hangs its oracle.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use crate::catalog::{Millis, TableRef};
+
+/// Rows became visible.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Visibility {
+    /// When, by the emulator's clock.
+    pub at_ms: Millis,
+    /// Where.
+    pub table: TableRef,
+    /// The application stream's full name; `None` for the default stream and for rows inserted by REST.
+    pub stream: Option<String>,
+    /// First row: its offset in the stream, or without a stream its place in the table.
+    pub from: u64,
+    /// One past the last row.
+    pub to: u64,
+}
+
+/// What became visible, in order: the newest [`VisibilityLog::LIMIT`] entries, and every one to the observer.
+#[derive(Default)]
+pub struct VisibilityLog {
+    entries: VecDeque<Visibility>,
+    dropped: u64,
+    observer: Option<Box<dyn FnMut(&Visibility) + Send>>,
+}
+
+impl VisibilityLog {
+    /// Entries kept.
+    pub const LIMIT: usize = 100_000;
+
+    /// The entries kept, oldest first.
+    pub fn entries(&self) -> impl Iterator<Item = &Visibility> {
+        self.entries.iter()
+    }
+
+    /// How many older entries are no longer kept.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Calls `observer` at each change from now on, at the very moment at which rows become visible and before
+    /// the answer leaves. It must be quick and must not call back into the emulator.
+    pub fn observe(&mut self, observer: impl FnMut(&Visibility) + Send + 'static) {
+        self.observer = Some(Box::new(observer));
+    }
+
+    pub(crate) fn record(&mut self, change: Visibility) {
+        if change.from == change.to {
+            return;
+        }
+        if let Some(observer) = &mut self.observer {
+            observer(&change);
+        }
+        if self.entries.len() == Self::LIMIT {
+            self.entries.pop_front();
+            self.dropped += 1;
+        }
+        self.entries.push_back(change);
+    }
+}
+
+impl fmt::Debug for VisibilityLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VisibilityLog")
+            .field("entries", &self.entries)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,172 @@
+//! A table's schema as the emulator keeps it: one description that rows, REST and queries share.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Fields, SchemaRef, TimeUnit};
+
+/// Columns in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schema {
+    /// The columns.
+    pub columns: Vec<Column>,
+}
+
+/// A column, or a field of a STRUCT.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Name as declared; matched without regard to case.
+    pub name: String,
+    /// Type.
+    pub kind: Kind,
+    /// NULLABLE, REQUIRED or REPEATED.
+    pub mode: Mode,
+    /// Free text.
+    pub description: String,
+    /// SQL of the default value, if there is one.
+    pub default_value_expression: Option<String>,
+}
+
+/// BigQuery's types.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// BOOL.
+    Bool,
+    /// INT64.
+    Int64,
+    /// FLOAT64.
+    Float64,
+    /// NUMERIC(precision, scale); both `None` for the full range of 29 integer and 9 fraction digits.
+    Numeric {
+        /// Digits in all.
+        precision: Option<u8>,
+        /// Fraction digits.
+        scale: Option<u8>,
+    },
+    /// BIGNUMERIC(precision, scale).
+    BigNumeric {
+        /// Digits in all.
+        precision: Option<u8>,
+        /// Fraction digits.
+        scale: Option<u8>,
+    },
+    /// STRING, with its greatest length in code points.
+    String {
+        /// `None`: unlimited.
+        max_length: Option<i64>,
+    },
+    /// BYTES, with its greatest length in bytes.
+    Bytes {
+        /// `None`: unlimited.
+        max_length: Option<i64>,
+    },
+    /// DATE.
+    Date,
+    /// TIME.
+    Time,
+    /// DATETIME.
+    Datetime,
+    /// TIMESTAMP, µs.
+    Timestamp,
+    /// JSON.
+    Json,
+    /// GEOGRAPHY, as WKT or GeoJSON text.
+    Geography,
+    /// STRUCT.
+    Struct(Vec<Column>),
+}
+
+/// Mode of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// NULL allowed.
+    Nullable,
+    /// NOT NULL.
+    Required,
+    /// ARRAY; never null, elements never null.
+    Repeated,
+}
+
+impl Schema {
+    /// The canonical Arrow form, in which visible rows are kept: one Arrow type for each BigQuery type.
+    pub fn arrow(&self) -> SchemaRef {
+        Arc::new(arrow_schema::Schema::new(fields(&self.columns)))
+    }
+
+    /// The column of that name, without regard to case.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|column| column.is_named(name))
+    }
+}
+
+impl Column {
+    /// A column without description or default.
+    pub fn new(name: impl Into<String>, kind: Kind, mode: Mode) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            mode,
+            description: String::new(),
+            default_value_expression: None,
+        }
+    }
+
+    /// Whether it answers to that name; BigQuery ignores case.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name) || self.name.to_lowercase() == name.to_lowercase()
+    }
+
+    /// The canonical Arrow field. A REPEATED column is a non-null list of non-null items.
+    pub fn arrow(&self) -> Field {
+        match self.mode {
+            Mode::Nullable => Field::new(&self.name, self.kind.arrow(), true),
+            Mode::Required => Field::new(&self.name, self.kind.arrow(), false),
+            Mode::Repeated => {
+                Field::new_list(&self.name, Field::new("item", self.kind.arrow(), false), false)
+            }
+        }
+    }
+}
+
+impl Kind {
+    /// The canonical Arrow type of one value (of one element, if the column is REPEATED).
+    pub fn arrow(&self) -> DataType {
+        match self {
+            Self::Bool => DataType::Boolean,
+            Self::Int64 => DataType::Int64,
+            Self::Float64 => DataType::Float64,
+            Self::Numeric { .. } => DataType::Decimal128(38, 9),
+            Self::BigNumeric { .. } => DataType::Decimal256(76, 38),
+            Self::String { .. } | Self::Json | Self::Geography => DataType::Utf8,
+            Self::Bytes { .. } => DataType::Binary,
+            Self::Date => DataType::Date32,
+            Self::Time => DataType::Time64(TimeUnit::Microsecond),
+            Self::Datetime => DataType::Timestamp(TimeUnit::Microsecond, None),
+            Self::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            Self::Struct(columns) => DataType::Struct(fields(columns)),
+        }
+    }
+
+    /// BigQuery's SQL name, without parameters.
+    pub fn sql_name(&self) -> &'static str {
+        match self {
+            Self::Bool => "BOOL",
+            Self::Int64 => "INT64",
+            Self::Float64 => "FLOAT64",
+            Self::Numeric { .. } => "NUMERIC",
+            Self::BigNumeric { .. } => "BIGNUMERIC",
+            Self::String { .. } => "STRING",
+            Self::Bytes { .. } => "BYTES",
+            Self::Date => "DATE",
+            Self::Time => "TIME",
+            Self::Datetime => "DATETIME",
+            Self::Timestamp => "TIMESTAMP",
+            Self::Json => "JSON",
+            Self::Geography => "GEOGRAPHY",
+            Self::Struct(_) => "STRUCT",
+        }
+    }
+}
+
+fn fields(columns: &[Column]) -> Fields {
+    columns.iter().map(Column::arrow).collect()
+}
