@@ -1,1 +1,3 @@
-//! Placeholder.
+//! The embedded host: SQL, sources, barriers, checkpoints.
+
+pub mod store;
