@@ -1,4 +1,5 @@
-//! What goes over the connection to BigQuery's Storage Write API: message types, names, and (later rooms) statuses and rows.
+//! What goes over the connection to BigQuery's Storage Write API: message types, names, refusals and rows.
 
 pub mod names;
+pub mod status;
 pub mod wire;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
+use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
 
 /// A project: `my-project`, or with a domain `example.com:my-project`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -81,9 +82,6 @@ pub enum NameReason {
     /// Longer than the given number of bytes.
     #[error("it is longer than {0} bytes")]
     TooLong(usize),
-    /// Shorter than the given number of characters.
-    #[error("it is shorter than {0} characters")]
-    TooShort(usize),
     /// The character is not allowed there.
     #[error("{0:?} is not allowed; allowed are {1}")]
     Character(char, &'static str),
@@ -251,7 +249,8 @@ fn split_decorator(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Resource Manager's rule: 6 to 30 lower-case letters, digits and hyphens; older projects carry `domain.tld:`.
+/// Resource Manager's rule: at most 30 lower-case letters, digits and hyphens; older projects carry `domain.tld:`. Its lower
+/// limit of 6 is not kept, since emulators are used with projects such as `test`.
 fn check_project(text: &str) -> Result<(), NameReason> {
     if text.is_empty() {
         return Err(NameReason::Empty);
@@ -275,7 +274,6 @@ fn check_project(text: &str) -> Result<(), NameReason> {
     if id.ends_with('-') {
         return Err(NameReason::End('-'));
     }
-    // Emulators are commonly used with short project names ("test"), so only the upper limit is kept.
     if id.len() > 30 {
         return Err(NameReason::TooLong(30));
     }
@@ -322,39 +320,15 @@ fn check_table(text: &str) -> Result<(), NameReason> {
     )
 }
 
-/// std knows no general categories. ASCII and separators are exact; beyond ASCII, letters and numbers are exact and the rest is
-/// refused only where it is surely punctuation, a symbol or a control (the server has the last word).
 fn is_table_char(c: char) -> bool {
-    match c {
-        '0'..='9' | 'a'..='z' | 'A'..='Z' | '_' | '-' | ' ' => true,
-        '\0'..='\u{7f}' => false,
-        // Connectors (Pc) and dashes (Pd) beyond ASCII.
-        '\u{203f}'
-        | '\u{2040}'
-        | '\u{2054}'
-        | '\u{fe33}'
-        | '\u{fe34}'
-        | '\u{fe4d}'..='\u{fe4f}'
-        | '\u{ff3f}' => true,
-        '\u{58a}'
-        | '\u{5be}'
-        | '\u{2010}'..='\u{2015}'
-        | '\u{301c}'
-        | '\u{3030}'
-        | '\u{30a0}'
-        | '\u{ff0d}' => true,
-        // Latin-1, general, CJK and full-width punctuation, symbols, arrows, private use.
-        '\u{80}'..='\u{a9}' | '\u{ab}'..='\u{b1}' | '\u{b4}' | '\u{b6}'..='\u{b8}' | '\u{bb}' | '\u{bf}' => {
-            false
-        }
-        '\u{d7}' | '\u{f7}' => false,
-        '\u{2018}'..='\u{206f}' | '\u{20a0}'..='\u{20cf}' | '\u{2190}'..='\u{2bff}' => {
-            c.is_whitespace() && !c.is_control()
-        }
-        '\u{3001}'..='\u{3004}' | '\u{3008}'..='\u{3020}' | '\u{e000}'..='\u{f8ff}' => false,
-        '\u{1f000}'..='\u{1faff}' => false,
-        c => !c.is_control(),
-    }
+    use GeneralCategoryGroup::{Letter, Mark, Number};
+    matches!(c.general_category_group(), Letter | Mark | Number)
+        || matches!(
+            c.general_category(),
+            GeneralCategory::ConnectorPunctuation
+                | GeneralCategory::DashPunctuation
+                | GeneralCategory::SpaceSeparator
+        )
 }
 
 fn check_decorator(text: &str) -> Result<(), NameReason> {
@@ -503,3 +477,168 @@ macro_rules! text_newtype {
 }
 
 text_newtype!(ProjectId, DatasetId, TableId);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        text.parse::<StreamName>()
+            .map(|name| name.to_string())
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn a_table_name_parses_into_its_parts_and_prints_as_it_was() {
+        let text = "projects/example.com:my-project/datasets/raw_2/tables/events$20240229";
+        let name: TableName = text.parse().unwrap();
+        assert_eq!(name.project().as_str(), "example.com:my-project");
+        assert_eq!(name.dataset().as_str(), "raw_2");
+        assert_eq!(name.table().as_str(), "events$20240229");
+        assert_eq!(name.table().base(), "events");
+        assert_eq!(name.table().decorator(), Some("20240229"));
+        assert_eq!(name.to_string(), text);
+        assert_eq!(
+            name.without_decorator().to_string(),
+            "projects/example.com:my-project/datasets/raw_2/tables/events"
+        );
+    }
+
+    #[test]
+    fn the_default_stream_parses_in_both_spellings_and_prints_either() {
+        let long: StreamName = "projects/p/datasets/d/tables/t/streams/_default".parse().unwrap();
+        let short: StreamName = "projects/p/datasets/d/tables/t/_default".parse().unwrap();
+        assert_eq!(long, short);
+        assert_eq!(long, long.table().default_stream());
+        assert!(long.is_default());
+        assert_eq!(
+            short.to_string(),
+            "projects/p/datasets/d/tables/t/streams/_default"
+        );
+        assert_eq!(long.short(), "projects/p/datasets/d/tables/t/_default");
+    }
+
+    #[test]
+    fn an_application_stream_keeps_its_opaque_id() {
+        let text = "projects/p/datasets/d/tables/t/streams/Cic2NWE5-MDAwMDAwOnM2";
+        let name: StreamName = text.parse().unwrap();
+        assert_eq!(name.id(), "Cic2NWE5-MDAwMDAwOnM2");
+        assert!(!name.is_default());
+        assert_eq!(
+            (name.to_string(), name.short()),
+            (text.to_owned(), text.to_owned())
+        );
+        assert_eq!(name.table().stream(name.id()), Ok(name.clone()));
+    }
+
+    #[test]
+    fn tables_take_letters_marks_numbers_connectors_dashes_and_spaces_of_any_script() {
+        for ok in [
+            "t",
+            "naïve-col",
+            "表 1",
+            "été_2024",
+            "a\u{203f}b",
+            "e\u{301}",
+            "१२",
+        ] {
+            assert!(TableId::new(ok).is_ok(), "{ok}");
+        }
+        for (wrong, c) in [
+            ("a.b", '.'),
+            ("a/b", '/'),
+            ("a`b", '`'),
+            ("a\nb", '\n'),
+            ("a€", '€'),
+            ("a🦀", '🦀'),
+        ] {
+            let reason = TableId::new(wrong).unwrap_err().reason;
+            assert!(
+                matches!(reason, NameReason::Character(found, _) if found == c),
+                "{wrong}: {reason}"
+            );
+        }
+        assert!(TableId::new("é".repeat(512)).is_ok());
+        assert_eq!(
+            TableId::new("é".repeat(513)).unwrap_err().reason,
+            NameReason::TooLong(1024)
+        );
+    }
+
+    #[test]
+    fn a_decorator_is_a_day_of_the_calendar() {
+        assert!(TableId::new("t$20240229").is_ok());
+        for wrong in [
+            "t$",
+            "t$2024",
+            "t$20230229",
+            "t$20241301",
+            "t$20240100",
+            "t$2024022x",
+            "t$00000101",
+        ] {
+            assert_eq!(
+                TableId::new(wrong).unwrap_err().part,
+                NamePart::Decorator,
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn projects_follow_the_resource_managers_rule() {
+        for ok in [
+            "test",
+            "my-project-1",
+            "example.com:p",
+            "a23456789012345678901234567890",
+        ] {
+            assert!(ProjectId::new(ok).is_ok(), "{ok}");
+        }
+        for (wrong, reason) in [
+            ("", NameReason::Empty),
+            ("1p", NameReason::Start("a lower-case letter")),
+            ("p-", NameReason::End('-')),
+            ("a234567890123456789012345678901", NameReason::TooLong(30)),
+            ("a..b:p", NameReason::Form("PROJECT or DOMAIN:PROJECT")),
+            ("a.b:", NameReason::Form("PROJECT or DOMAIN:PROJECT")),
+        ] {
+            assert_eq!(ProjectId::new(wrong).unwrap_err().reason, reason, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_error_says_which_part_is_wrong_and_why() {
+        assert_eq!(
+            refusal("projects/P/datasets/d/tables/t/streams/s"),
+            "invalid project \"P\": 'P' is not allowed; allowed are lower-case letters, digits and hyphens"
+        );
+        assert_eq!(
+            refusal("projects/p/datasets/a.b/tables/t/streams/s"),
+            "invalid dataset \"a.b\": '.' is not allowed; allowed are letters, digits, underscores and hyphens"
+        );
+        assert_eq!(
+            refusal("projects/p/datasets/d/tables/t/streams/"),
+            "invalid stream id \"\": it is empty"
+        );
+        let form = "it must have the form projects/PROJECT/datasets/DATASET/tables/TABLE/streams/STREAM";
+        for wrong in [
+            "",
+            "t",
+            "projects/p/datasets/d/tables/t",
+            "projects/p/datasets/d/tables/t/s",
+            "p/d/t/streams/s",
+        ] {
+            assert_eq!(refusal(wrong), format!("invalid stream name {wrong:?}: {form}"));
+        }
+        assert_eq!(
+            "projects/p/tables/t"
+                .parse::<TableName>()
+                .unwrap_err()
+                .to_string(),
+            "invalid table name \"projects/p/tables/t\": it must have the form \
+             projects/PROJECT/datasets/DATASET/tables/TABLE"
+        );
+    }
+}
