@@ -1,6 +1,7 @@
 //! Counters of the protocol as types, so that an exclusive end and an inclusive target cannot be mixed up.
 
 use std::fmt;
+use std::time::Duration;
 
 use bincode::{Decode, Encode};
 
@@ -53,6 +54,57 @@ impl FlushOffset {
     #[must_use]
     pub fn next_offset(self) -> NextOffset {
         NextOffset(self.0).plus(RowCount(1))
+    }
+}
+
+/// Time as the host tells it: µs since 1970, never going back within one incarnation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Micros(pub u64);
+
+impl Micros {
+    /// This much later.
+    #[must_use]
+    pub fn after(self, duration: Duration) -> Self {
+        Self(
+            self.0
+                .saturating_add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)),
+        )
+    }
+
+    /// Time since an earlier moment; zero if it is not earlier.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Full name of a write stream, opaque here.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct StreamName(pub String);
+
+/// One of the streams a subtask writes side by side (`write.streams`), by position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lane(pub usize);
+
+/// A payload the operator keeps; the core knows its size only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BatchId(pub u64);
+
+/// One AppendRows call. Numbers are never used twice by one incarnation, so that a late answer cannot be taken for another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Generation(pub u64);
+
+/// One request on one connection: a resend has a number of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestNumber(pub u64);
+
+/// One FlushRows the core asked for, with all its attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlushId(pub u64);
+
+impl fmt::Display for StreamName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

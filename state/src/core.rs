@@ -1,0 +1,463 @@
+//! One subtask's protocol: barrier, commit, restore and end of data over its lanes.
+//!
+//! ```text
+//! rows ──> lanes (offset, append, ack) ──barrier N──> Prepared N: state + commit list
+//!                                                          │  the host makes N durable, then says Commit N
+//!                                                          ▼
+//!                                        flushes, each with a budget ──> Committed N
+//! ```
+//!
+//! Rule for the driver: after each [`Core::handle`], take every command with [`Core::poll`], then wait until
+//! [`Core::next_wake`] at most. Time is told and never goes back.
+
+use std::collections::BTreeMap;
+
+use crate::checkpoint::{
+    BigQueryCommitInfo, BigQuerySinkState, CommitList, RestoredUnion, StreamState, SubtaskState,
+};
+use crate::commit::CommitRun;
+use crate::ids::{
+    Epoch, Generation, Incarnation, Lane as LaneId, Micros, NextOffset, StreamName, SubtaskIndex,
+};
+use crate::io::{Command, CoreConfig, Failure, FailureKind, Input, Notice, Replay};
+use crate::lane::{Lane, Shared, Snapshot};
+use crate::ledger::Batch;
+use crate::rate::AckRate;
+
+/// The protocol of one subtask in one incarnation.
+#[derive(Debug)]
+pub struct Core {
+    config: CoreConfig,
+    incarnation: Incarnation,
+    shared: Shared,
+    lanes: Vec<Lane>,
+    rate: AckRate,
+    restored: Option<RestoredEpoch>,
+    /// Commit lists of own epochs, up to and including the last committed one.
+    prepared: BTreeMap<Epoch, CommitList>,
+    last_epoch: Option<Epoch>,
+    last_committed: Option<Epoch>,
+    barrier: Option<Epoch>,
+    run: Option<CommitRun>,
+    next_flush: u64,
+    phase: LifePhase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LifePhase {
+    Running,
+    /// End of data: everything is drained, then flushed.
+    Draining,
+    Flushing,
+    Closed,
+    Failed,
+}
+
+#[derive(Debug)]
+struct RestoredEpoch {
+    epoch: Epoch,
+    commits: BTreeMap<SubtaskIndex, CommitList>,
+    replay: Replay,
+}
+
+impl Core {
+    /// A core at its start. It holds no stream until rows come.
+    ///
+    /// # Panics
+    /// If the configuration names no stream, no subtask, or a subtask beyond the parallelism.
+    #[must_use]
+    pub fn new(config: CoreConfig) -> Self {
+        assert!(config.streams > 0, "a subtask writes at least one stream");
+        assert!(
+            config.subtask.0 < config.parallelism,
+            "a subtask's index is below the parallelism"
+        );
+        let salt = config
+            .started_at
+            .0
+            .wrapping_add(u64::from(config.subtask.0) << 32);
+        Self {
+            incarnation: Incarnation(config.started_at.0),
+            shared: Shared::new(config.limits.clone(), config.started_at, salt),
+            lanes: (0..config.streams)
+                .map(|index| Lane::new(LaneId(index)))
+                .collect(),
+            rate: AckRate::default(),
+            restored: None,
+            prepared: BTreeMap::new(),
+            last_epoch: None,
+            last_committed: None,
+            barrier: None,
+            run: None,
+            next_flush: 0,
+            phase: LifePhase::Running,
+            config,
+        }
+    }
+
+    /// Takes what happened at a time. Afterwards the commands are to be taken with [`Self::poll`].
+    pub fn handle(&mut self, now: Micros, input: Input) {
+        self.shared.now = self.shared.now.max(now);
+        if matches!(self.phase, LifePhase::Failed | LifePhase::Closed) {
+            return;
+        }
+        if let Err(failure) = self.take(input).and_then(|()| self.advance()) {
+            self.phase = LifePhase::Failed;
+            self.shared.emit(Command::Fail(failure));
+        }
+    }
+
+    /// The next command, in order.
+    #[must_use]
+    pub fn poll(&mut self) -> Option<Command> {
+        self.shared.commands.pop_front()
+    }
+
+    /// When [`Input::Tick`] is due at the latest, if nothing else comes.
+    #[must_use]
+    pub fn next_wake(&self) -> Option<Micros> {
+        if matches!(self.phase, LifePhase::Failed | LifePhase::Closed) {
+            return None;
+        }
+        let lanes = self
+            .lanes
+            .iter()
+            .filter_map(|lane| lane.next_wake(&self.config.limits));
+        lanes
+            .chain(self.run.as_ref().and_then(CommitRun::next_wake))
+            .min()
+    }
+
+    /// Whether another payload may come: the window is bounded in bytes, requests and time (invariant 13).
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        let limits = &self.config.limits;
+        let bytes: u64 = self.lanes.iter().map(Lane::queued_bytes).sum();
+        let requests: usize = self.lanes.iter().map(Lane::queued_requests).sum();
+        requests < limits.inflight_requests && bytes < self.rate.window(limits)
+    }
+
+    /// Bytes handed over and not acknowledged.
+    #[must_use]
+    pub fn inflight_bytes(&self) -> u64 {
+        self.lanes.iter().map(Lane::queued_bytes).sum()
+    }
+
+    /// The incarnation this core writes as.
+    #[must_use]
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    fn take(&mut self, input: Input) -> Result<(), Failure> {
+        match input {
+            Input::Restored { union, replay } => self.restore(&union, replay),
+            Input::Batch { id, rows, bytes } => self.batch(Batch { id, rows, bytes }),
+            Input::Barrier { epoch } => self.open_barrier(epoch),
+            Input::StreamCreated { lane, stream } => {
+                self.lanes[lane.0].created(stream, &mut self.shared);
+                Ok(())
+            }
+            Input::CreateFailed { lane, fault } => self.lanes[lane.0].create_failed(&fault, &mut self.shared),
+            Input::AppendAcked {
+                connection,
+                request,
+                offset,
+            } => self.on_connection(connection, |lane, shared| lane.acked(request, offset, shared)),
+            Input::AppendFailed {
+                connection,
+                request,
+                fault,
+            } => self.on_connection(connection, |lane, shared| {
+                lane.append_failed(request, &fault, shared)
+            }),
+            Input::ConnectionLost { connection, fault } => {
+                self.on_connection(connection, |lane, shared| lane.connection_lost(&fault, shared))
+            }
+            Input::Tick => self
+                .lanes
+                .iter_mut()
+                .try_for_each(|lane| lane.tick(&mut self.shared)),
+            Input::Commit { epoch, entries } => self.commit(epoch, &entries),
+            Input::FlushDone { flush, offset } => {
+                let Some(run) = &mut self.run else { return Ok(()) };
+                let visible = run.answered(flush, offset, &mut self.shared)?;
+                self.note_visible(visible);
+                Ok(())
+            }
+            Input::FlushFailed { flush, fault } => {
+                let Some(run) = &mut self.run else { return Ok(()) };
+                let visible = run.failed(flush, &fault, &mut self.shared)?;
+                self.note_visible(visible);
+                Ok(())
+            }
+            Input::EndOfData => {
+                if self.barrier.is_some() || self.run.is_some() {
+                    return Err(host("end of data came inside a checkpoint or a commit"));
+                }
+                self.phase = LifePhase::Draining;
+                Ok(())
+            }
+        }
+    }
+
+    /// Does whatever has become possible.
+    fn advance(&mut self) -> Result<(), Failure> {
+        let drained = self.lanes.iter().all(Lane::is_drained);
+        if drained && let Some(epoch) = self.barrier.take() {
+            self.prepare(epoch);
+        }
+        if drained && self.phase == LifePhase::Draining {
+            self.flush_everything();
+        }
+        if let Some(run) = &mut self.run
+            && run.advance(&mut self.next_flush, &mut self.shared)
+        {
+            self.finish_run();
+        }
+        Ok(())
+    }
+
+    /// Answers go to the lane whose live connection they came on; those of older ones are dropped (invariant 8).
+    fn on_connection(
+        &mut self,
+        connection: Generation,
+        act: impl FnOnce(&mut Lane, &mut Shared) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let before = self.inflight_bytes();
+        let Some(lane) = self.lanes.iter_mut().find(|lane| lane.is_live(connection)) else {
+            self.shared.notice(Notice::StaleAnswerDropped);
+            return Ok(());
+        };
+        act(lane, &mut self.shared)?;
+        let after = self.inflight_bytes();
+        self.rate
+            .note(self.shared.now, before.saturating_sub(after), after);
+        Ok(())
+    }
+
+    // Rows.
+
+    fn batch(&mut self, batch: Batch) -> Result<(), Failure> {
+        if self.barrier.is_some() || self.phase != LifePhase::Running {
+            return Err(host(
+                "rows came behind a barrier that is not reported yet, or after the end of data",
+            ));
+        }
+        if batch.rows.0 == 0 {
+            return Err(host("a payload without rows was handed over"));
+        }
+        self.rate.began(self.shared.now, self.inflight_bytes());
+        let lane = self.lanes.iter_mut().min_by_key(|lane| lane.queued_bytes());
+        lane.expect("there is at least one lane")
+            .push(batch, &mut self.shared);
+        Ok(())
+    }
+
+    // Checkpoints.
+
+    fn open_barrier(&mut self, epoch: Epoch) -> Result<(), Failure> {
+        let newest = self
+            .last_epoch
+            .max(self.restored.as_ref().map(|restored| restored.epoch));
+        if self.barrier.is_some() || newest.is_some_and(|newest| epoch <= newest) {
+            return Err(host(&format!(
+                "barrier {epoch} came out of order, after {newest:?}"
+            )));
+        }
+        self.barrier = Some(epoch);
+        Ok(())
+    }
+
+    fn prepare(&mut self, epoch: Epoch) {
+        let snapshots: Vec<Snapshot> = self.lanes.iter_mut().flat_map(Lane::snapshot).collect();
+        let commit = commit_list(&snapshots);
+        let state = SubtaskState {
+            checkpoint_id: epoch,
+            subtask: self.config.subtask,
+            parallelism: self.config.parallelism,
+            incarnation: self.incarnation,
+            table: self.config.table.clone(),
+            streams: snapshots
+                .into_iter()
+                .map(|snapshot| StreamState {
+                    state: BigQuerySinkState {
+                        stream: snapshot.stream,
+                        next_offset: snapshot.next_offset,
+                        checkpoint_id: epoch,
+                    },
+                    last_append_micros: snapshot.last_append.0,
+                })
+                .collect(),
+            commit: commit.clone(),
+        };
+        self.last_epoch = Some(epoch);
+        self.prepared.insert(epoch, commit.clone());
+        self.shared.emit(Command::Prepared { epoch, state, commit });
+    }
+
+    // Commits.
+
+    fn commit(&mut self, epoch: Epoch, entries: &BTreeMap<SubtaskIndex, CommitList>) -> Result<(), Failure> {
+        if self.run.is_some() {
+            return Err(host(&format!(
+                "commit {epoch} came while another one is under way"
+            )));
+        }
+        self.check_commit(epoch, entries)?;
+        let flushes: Vec<BigQueryCommitInfo> = entries
+            .iter()
+            .filter(|(subtask, _)| subtask.0 % self.config.parallelism == self.config.subtask.0)
+            .flat_map(|(_, list)| list.0.iter().cloned())
+            .collect();
+        self.run = Some(CommitRun::new(Some(epoch), vec![flushes]));
+        Ok(())
+    }
+
+    /// Nothing is flushed that is not what a checkpoint of ours, or the restored one, says (invariants 1 and 10).
+    fn check_commit(
+        &self,
+        epoch: Epoch,
+        entries: &BTreeMap<SubtaskIndex, CommitList>,
+    ) -> Result<(), Failure> {
+        if let Some(own) = self.prepared.get(&epoch) {
+            return match entries.get(&self.config.subtask) {
+                Some(entry) if entry == own => Ok(()),
+                Some(_) => Err(host(&format!(
+                    "commit {epoch} names other rows for subtask {} than it prepared; another incarnation wrote one of them",
+                    self.config.subtask
+                ))),
+                None => Err(host(&format!(
+                    "commit {epoch} has no entry for subtask {}",
+                    self.config.subtask
+                ))),
+            };
+        }
+        match &self.restored {
+            Some(restored) if restored.epoch == epoch && restored.commits == *entries => Ok(()),
+            Some(restored) if restored.epoch == epoch => Err(host(&format!(
+                "the replayed commit {epoch} differs from the restored state's copy for {}; another incarnation wrote one of them",
+                differing(&restored.commits, entries)
+            ))),
+            _ => Err(host(&format!(
+                "commit {epoch} belongs to no checkpoint this subtask prepared or restored"
+            ))),
+        }
+    }
+
+    fn note_visible(&mut self, visible: Option<(StreamName, NextOffset)>) {
+        if let Some((stream, end)) = visible {
+            for lane in &mut self.lanes {
+                lane.flushed(&stream, end);
+            }
+        }
+    }
+
+    fn finish_run(&mut self) {
+        let Some(run) = self.run.take() else { return };
+        let Some(epoch) = run.epoch else {
+            self.phase = LifePhase::Closed;
+            self.shared.emit(Command::Closed);
+            return;
+        };
+        if self.prepared.contains_key(&epoch) {
+            self.last_committed = self.last_committed.max(Some(epoch));
+            // Its list stays, since the host may replay it; older ones are behind it for ever.
+            self.prepared.retain(|prepared, _| *prepared >= epoch);
+        }
+        if let Some(restored) = &mut self.restored {
+            // A commit of ours comes only after the restored one was confirmed.
+            restored.replay = Replay::Confirmed;
+        }
+        self.shared.emit(Command::Committed {
+            epoch,
+            rows: run.rows(),
+        });
+    }
+
+    // Restore and end.
+
+    fn restore(&mut self, union: &RestoredUnion, replay: Replay) -> Result<(), Failure> {
+        let fresh =
+            self.restored.is_none() && self.last_epoch.is_none() && self.lanes.iter().all(Lane::is_drained);
+        if !fresh || self.barrier.is_some() {
+            return Err(host("state was restored after the start"));
+        }
+        // The old streams are never appended to again (invariant 2): nothing of them enters the lanes.
+        self.incarnation = self
+            .incarnation
+            .max(Incarnation(union.newest_incarnation().0 + 1));
+        let commits = union
+            .commits()
+            .map(|(subtask, list)| (subtask, list.clone()))
+            .collect();
+        self.restored = Some(RestoredEpoch {
+            epoch: union.epoch(),
+            commits,
+            replay,
+        });
+        Ok(())
+    }
+
+    /// The named exception of invariant 1: the restored list if its replay has not come, own prepared epochs, the tail.
+    fn flush_everything(&mut self) {
+        let mut stages = Vec::new();
+        if let Some(restored) = self
+            .restored
+            .as_ref()
+            .filter(|restored| restored.replay != Replay::Confirmed)
+        {
+            let ours = restored
+                .commits
+                .iter()
+                .filter(|(i, _)| i.0 % self.config.parallelism == self.config.subtask.0);
+            stages.push(ours.flat_map(|(_, list)| list.0.iter().cloned()).collect());
+        }
+        let open = self
+            .prepared
+            .iter()
+            .filter(|(epoch, _)| Some(**epoch) > self.last_committed);
+        stages.extend(open.map(|(_, list)| list.0.clone()));
+        let snapshots: Vec<Snapshot> = self.lanes.iter_mut().flat_map(Lane::snapshot).collect();
+        stages.push(commit_list(&snapshots).0);
+        self.phase = LifePhase::Flushing;
+        self.run = Some(CommitRun::new(None, stages));
+    }
+}
+
+/// Only streams with new rows (invariant 12).
+fn commit_list(snapshots: &[Snapshot]) -> CommitList {
+    let new = snapshots
+        .iter()
+        .filter(|snapshot| snapshot.next_offset > snapshot.from);
+    CommitList(
+        new.filter_map(|snapshot| {
+            Some(BigQueryCommitInfo {
+                stream: snapshot.stream.clone(),
+                from_offset: snapshot.from,
+                flush_offset: snapshot.next_offset.flush_offset()?,
+            })
+        })
+        .collect(),
+    )
+}
+
+fn differing(
+    ours: &BTreeMap<SubtaskIndex, CommitList>,
+    theirs: &BTreeMap<SubtaskIndex, CommitList>,
+) -> String {
+    let keys: std::collections::BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
+    let names: Vec<String> = keys
+        .into_iter()
+        .filter(|key| ours.get(key) != theirs.get(key))
+        .map(|key| format!("subtask {key}"))
+        .collect();
+    names.join(", ")
+}
+
+fn host(message: &str) -> Failure {
+    Failure {
+        kind: FailureKind::Host,
+        message: message.into(),
+    }
+}

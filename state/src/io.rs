@@ -1,0 +1,306 @@
+//! What goes into the core and what comes out: plain data, so that a test can compare it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::checkpoint::{CommitList, RestoredUnion, SubtaskState};
+use crate::fault::Fault;
+use crate::ids::{
+    BatchId, Epoch, FlushId, FlushOffset, Generation, Lane, Micros, NextOffset, RequestNumber, RowCount,
+    StreamName, SubtaskIndex,
+};
+
+/// What one subtask's core must know from the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoreConfig {
+    /// The table, as `projects/p/datasets/d/tables/t`.
+    pub table: String,
+    /// This subtask.
+    pub subtask: SubtaskIndex,
+    /// Number of subtasks.
+    pub parallelism: u32,
+    /// Streams written side by side, at least one.
+    pub streams: usize,
+    /// Wall clock at the start of this attempt: the incarnation, unless a restored one is larger.
+    pub started_at: Micros,
+    /// Bounds of every wait and queue (invariant 13).
+    pub limits: Limits,
+}
+
+/// Bounds; each is an option of design.md section 9.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// `write.append.bytes`: size of a full request.
+    pub append_bytes: u64,
+    /// `write.inflight.bytes`, over all streams of the subtask.
+    pub inflight_bytes: u64,
+    /// `write.inflight.requests`, over all streams of the subtask.
+    pub inflight_requests: usize,
+    /// `write.inflight.time`: what the measured rate of acknowledgements drains in this time.
+    pub inflight_time: Duration,
+    /// `append.timeout`: longest time without progress of an append.
+    pub append_timeout: Duration,
+    /// `commit.timeout`: longest time for one commit.
+    pub commit_timeout: Duration,
+    /// `quota.timeout`: longest time without progress while quotas are used up.
+    pub quota_timeout: Duration,
+    /// `commit.unprovable`.
+    pub unprovable: Unprovable,
+}
+
+/// What to do about a commit that cannot be shown to be visible (invariant 11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unprovable {
+    /// Stop the job.
+    Fail,
+    /// Count it as done: the operator has looked.
+    AssumeVisible,
+    /// Count its rows as lost and go on.
+    AcceptLoss,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// The host restored a completed checkpoint; at most once, before anything else.
+    Restored {
+        /// All old subtasks' states.
+        union: RestoredUnion,
+        /// Whether its commit will be replayed.
+        replay: Replay,
+    },
+    /// A payload for one append; only while [`crate::Core::has_room`] and no barrier is open.
+    Batch {
+        /// Its number; never used twice.
+        id: BatchId,
+        /// Its rows, at least one.
+        rows: RowCount,
+        /// Its size on the wire.
+        bytes: u64,
+    },
+    /// The host's barrier: everything before it is handed over.
+    Barrier {
+        /// Number of the checkpoint.
+        epoch: Epoch,
+    },
+    /// A stream was created for a lane.
+    StreamCreated {
+        /// Where it belongs.
+        lane: Lane,
+        /// Its name.
+        stream: StreamName,
+    },
+    /// A stream could not be created.
+    CreateFailed {
+        /// Where it would have belonged.
+        lane: Lane,
+        /// Why.
+        fault: Fault,
+    },
+    /// The server took a request.
+    AppendAcked {
+        /// The connection the answer came on.
+        connection: Generation,
+        /// The request, by the order of answers.
+        request: RequestNumber,
+        /// The offset of its first row, as answered.
+        offset: Option<u64>,
+    },
+    /// The server refused a request in-band.
+    AppendFailed {
+        /// The connection the answer came on.
+        connection: Generation,
+        /// The request, by the order of answers.
+        request: RequestNumber,
+        /// The refusal.
+        fault: Fault,
+    },
+    /// The AppendRows call ended.
+    ConnectionLost {
+        /// Which.
+        connection: Generation,
+        /// Its status; code `Ok` for an end without error.
+        fault: Fault,
+    },
+    /// Time has passed.
+    Tick,
+    /// The host declared the checkpoint complete and says commit; entries of *all* subtasks that took part in it.
+    Commit {
+        /// The checkpoint.
+        epoch: Epoch,
+        /// Commit lists by (old) subtask.
+        entries: BTreeMap<SubtaskIndex, CommitList>,
+    },
+    /// A flush was answered.
+    FlushDone {
+        /// Which.
+        flush: FlushId,
+        /// The offset in the answer.
+        offset: i64,
+    },
+    /// A flush failed.
+    FlushFailed {
+        /// Which.
+        flush: FlushId,
+        /// Why.
+        fault: Fault,
+    },
+    /// All input ended and no further checkpoint comes: publish what is pending (invariant 1's exception).
+    EndOfData,
+}
+
+/// What the host knows about the commit of the restored checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replay {
+    /// It will come.
+    Expected,
+    /// It was confirmed before; none comes.
+    Confirmed,
+    /// It may come.
+    Unknown,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// CreateWriteStream, type BUFFERED; answered by `StreamCreated` or `CreateFailed`.
+    CreateStream {
+        /// For which lane.
+        lane: Lane,
+    },
+    /// Open an AppendRows call.
+    Connect {
+        /// Number of the connection.
+        connection: Generation,
+        /// The stream.
+        stream: StreamName,
+    },
+    /// End an AppendRows call; nothing more is heard of it.
+    Disconnect {
+        /// Which.
+        connection: Generation,
+    },
+    /// Send a payload on a connection.
+    Append {
+        /// Where.
+        connection: Generation,
+        /// Number of the request.
+        request: RequestNumber,
+        /// Offset of its first row.
+        offset: NextOffset,
+        /// The payload.
+        batch: BatchId,
+    },
+    /// The payload is acknowledged and can be dropped.
+    Release {
+        /// Which.
+        batch: BatchId,
+    },
+    /// The checkpoint's part of this subtask, to be made durable before commit.
+    Prepared {
+        /// The checkpoint.
+        epoch: Epoch,
+        /// State.
+        state: SubtaskState,
+        /// Commit list.
+        commit: CommitList,
+    },
+    /// FlushRows; answered by `FlushDone` or `FlushFailed`.
+    Flush {
+        /// Number of the flush, the same for every attempt.
+        flush: FlushId,
+        /// The stream.
+        stream: StreamName,
+        /// Last row to publish, inclusive.
+        offset: FlushOffset,
+    },
+    /// This subtask's share of the commit is visible.
+    Committed {
+        /// The checkpoint.
+        epoch: Epoch,
+        /// Rows its entries name.
+        rows: RowCount,
+    },
+    /// Everything pending at the end of data is visible.
+    Closed,
+    /// Drop the token in use and get another.
+    RefreshCredentials,
+    /// Something an operator may want to count or log; the work goes on.
+    Notice(Notice),
+    /// The subtask has failed; nothing more is done.
+    Fail(Failure),
+}
+
+/// Events that are normal life or accepted by the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A connection ended and will be opened again when there are rows.
+    Reconnect {
+        /// Why.
+        fault: Fault,
+    },
+    /// A request is sent again.
+    Retry {
+        /// Why.
+        fault: Fault,
+        /// After this pause.
+        pause: Duration,
+    },
+    /// Our own resend met its rows (invariant 5).
+    OwnResendStored,
+    /// An answer behind an unresolved failed request was an echo (invariant 6).
+    EchoDiscarded,
+    /// An answer or loss of an older connection was dropped (invariant 8).
+    StaleAnswerDropped,
+    /// A stream was left; what it holds up to `flushable` will be published (invariant 7).
+    StreamLeft {
+        /// The stream.
+        stream: StreamName,
+        /// Exclusive end of what is published of it.
+        flushable: NextOffset,
+        /// Why.
+        reason: String,
+    },
+    /// A flush had been done before.
+    AlreadyFlushed,
+    /// A commit that cannot be shown to be visible was accepted by `commit.unprovable`.
+    UnprovableAccepted {
+        /// The stream.
+        stream: StreamName,
+        /// The checkpoint, if the flush belonged to one.
+        epoch: Option<Epoch>,
+        /// Its rows.
+        rows: RowCount,
+        /// Whether they count as lost.
+        lost: bool,
+    },
+}
+
+/// Why a subtask has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Whose fault it is and whether a restart helps.
+    pub kind: FailureKind,
+    /// What happened, where, and what to do.
+    pub message: String,
+}
+
+/// Kinds of failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// A fault outside; the job restarts from its newest completed checkpoint.
+    Restart,
+    /// A person has to change the pipeline, the table or a permission.
+    User,
+    /// A commit cannot be shown to be visible (invariant 11): only an operator can decide.
+    Unprovable,
+    /// The host broke the order of calls, or brought state that cannot be.
+    Host,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}

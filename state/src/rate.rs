@@ -1,0 +1,53 @@
+//! The measured rate of acknowledgements, and the window it allows: a barrier must be able to drain in time.
+
+use std::time::Duration;
+
+use crate::ids::Micros;
+use crate::io::Limits;
+
+/// Shortest time over which a rate is taken.
+const SAMPLE: Duration = Duration::from_millis(100);
+/// Requests that always fit, so that the window can grow again after a slow spell.
+const SMALLEST_WINDOW_REQUESTS: u64 = 4;
+
+/// Bytes acknowledged per second while there was something to acknowledge.
+#[derive(Debug, Default)]
+pub(crate) struct AckRate {
+    bytes_per_second: Option<f64>,
+    sample_began: Option<Micros>,
+    sample_bytes: u64,
+}
+
+impl AckRate {
+    /// Something is handed over; a sample starts if nothing was under way.
+    pub(crate) fn began(&mut self, now: Micros, inflight_before: u64) {
+        if inflight_before == 0 || self.sample_began.is_none() {
+            self.sample_began = Some(now);
+            self.sample_bytes = 0;
+        }
+    }
+
+    /// Bytes were acknowledged; `inflight` remain.
+    pub(crate) fn note(&mut self, now: Micros, acked: u64, inflight: u64) {
+        let Some(began) = self.sample_began else { return };
+        self.sample_bytes += acked;
+        let elapsed = now.since(began);
+        if elapsed >= SAMPLE {
+            let rate = self.sample_bytes as f64 / elapsed.as_secs_f64();
+            // Half old, half new: follows a change within a few samples without jumping at each.
+            self.bytes_per_second = Some(self.bytes_per_second.map_or(rate, |old| f64::midpoint(old, rate)));
+            self.sample_began = (inflight > 0).then_some(now);
+            self.sample_bytes = 0;
+        }
+    }
+
+    /// Bytes that may be under way.
+    pub(crate) fn window(&self, limits: &Limits) -> u64 {
+        let smallest = (limits.append_bytes * SMALLEST_WINDOW_REQUESTS).min(limits.inflight_bytes);
+        let Some(rate) = self.bytes_per_second else {
+            return limits.inflight_bytes;
+        };
+        let drained = rate * limits.inflight_time.as_secs_f64();
+        (drained as u64).clamp(smallest, limits.inflight_bytes)
+    }
+}
