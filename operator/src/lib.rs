@@ -1,8 +1,12 @@
 //! The exactly-once BigQuery sink: options, transport, and the loop that carries out the protocol's commands.
 
+pub mod credentials;
 mod error;
 mod host;
+pub mod options;
+pub mod tables;
+pub mod transport;
 
 pub use bigquery_sink_state::{Epoch, RowCount, SubtaskIndex};
 pub use error::{Blame, Retry, SinkError};
-pub use host::{Barrier, CloseReason, Committed, CommitReplay, Prepared, Restored, SinkOperator, Task};
+pub use host::{Barrier, CloseReason, CommitReplay, Committed, Prepared, Restored, SinkOperator, Task};

@@ -1,0 +1,304 @@
+//! One AppendRows call: requests go in at one half, answers come out at the other.
+
+use std::sync::Arc;
+
+use bigquery_write_proto::names::StreamName;
+use bigquery_write_proto::status::{OffsetMismatch, Refusal};
+use bigquery_write_proto::wire::append_rows_request::{ArrowData, Rows};
+use bigquery_write_proto::wire::{
+    AppendRowsRequest, AppendRowsResponse, ArrowRecordBatch, ArrowSchema, RowError, StorageError,
+    append_rows_response,
+};
+use bytes::Bytes;
+use thiserror::Error;
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt as _;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::task::AbortOnDropHandle;
+use tonic::{Code, Request, Status, Streaming};
+
+use super::channels::Place;
+use super::error::{CallError, offsets};
+use super::{Inner, client, encode};
+use crate::credentials::Token;
+
+/// An open append call. Dropping both halves closes it at once.
+#[derive(Debug)]
+pub struct AppendConnection {
+    /// Where requests go in.
+    pub sender: AppendSender,
+    /// Where answers come out.
+    pub receiver: AppendReceiver,
+}
+
+/// Rows for one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppendRequest {
+    /// Offset of the first row.
+    pub offset: i64,
+    /// One encapsulated Arrow RecordBatch message; shared, not copied.
+    pub rows: Bytes,
+}
+
+/// What happened on the call.
+#[derive(Debug)]
+pub enum AppendEvent {
+    /// The server answered the oldest unanswered request.
+    Answer(AppendAnswer),
+    /// The call is over: cleanly (the sender was dropped and all was answered), or for the given reason. Whatever is unanswered is in
+    /// doubt. Every further event is `Ended(Ok(()))`.
+    Ended(Result<(), CallError>),
+}
+
+/// The server's answer to one request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AppendAnswer {
+    /// Offset of the request's first row, which the default stream does not tell; or why it was refused.
+    pub result: Result<Option<i64>, AppendRefusal>,
+    /// The table's schema has changed; a new connection sees the new one.
+    pub updated_schema: bool,
+}
+
+/// A refused request; none of its rows were taken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AppendRefusal {
+    /// The gRPC code.
+    pub code: Code,
+    /// The server's text.
+    pub message: String,
+    /// BigQuery's own code and entity, if the server told them.
+    pub storage_error: Option<StorageError>,
+    /// Which rows are wrong; the server may cut the list.
+    pub row_errors: Vec<RowError>,
+}
+
+impl AppendRefusal {
+    /// The offsets an offset error tells.
+    #[must_use]
+    pub fn offsets(&self) -> Option<OffsetMismatch> {
+        offsets(self.code, &self.message, self.storage_error.as_ref())
+    }
+}
+
+/// The call is over; the receiver says why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the append call is over")]
+pub struct SendError;
+
+/// The sending half. Dropping it lets the server answer what was sent and end the call.
+#[derive(Debug)]
+pub struct AppendSender {
+    requests: mpsc::Sender<AppendRowsRequest>,
+    /// What the first request carries besides its rows (write-api.md 1.2).
+    opening: Option<Opening>,
+}
+
+#[derive(Debug)]
+struct Opening {
+    stream: String,
+    writer_schema: Bytes,
+    trace_id: String,
+}
+
+/// The receiving half.
+pub struct AppendReceiver {
+    inner: Arc<Inner>,
+    call: Call,
+    /// The place on the connection is kept as long as the call.
+    _place: Place,
+}
+
+enum Call {
+    /// Headers go out at once; the server's may come with its first answer only.
+    Opening(AbortOnDropHandle<Result<Answers, CallError>>),
+    Open(Answers),
+    Over,
+}
+
+struct Answers {
+    stream: Streaming<AppendRowsResponse>,
+    token: Option<Token>,
+}
+
+/// Opens the call in the background, so that neither half has to be driven for the other to get on.
+pub(super) fn open(
+    inner: Arc<Inner>,
+    stream: &StreamName,
+    writer_schema: Bytes,
+    trace_id: &str,
+    capacity: usize,
+) -> AppendConnection {
+    let (sender, receiver) = mpsc::channel(capacity.max(1));
+    let place = inner.channels.append();
+    let stream = stream.to_string();
+    let route = format!("write_stream={}", encode(&stream));
+    let opening = {
+        let (inner, channel) = (Arc::clone(&inner), place.channel.clone());
+        async move {
+            let (headers, token) = inner.caller.headers(&route).await?;
+            let mut request = Request::new(ReceiverStream::new(receiver));
+            *request.metadata_mut() = headers;
+            match client(channel).append_rows(request).await {
+                Ok(answer) => Ok(Answers {
+                    stream: answer.into_inner(),
+                    token,
+                }),
+                Err(status) => Err(inner.ended(status, token.as_ref())),
+            }
+        }
+    };
+    let call = Call::Opening(AbortOnDropHandle::new(tokio::spawn(opening)));
+    let opening = Opening {
+        stream,
+        writer_schema,
+        trace_id: trace_id.to_owned(),
+    };
+    AppendConnection {
+        sender: AppendSender {
+            requests: sender,
+            opening: Some(opening),
+        },
+        receiver: AppendReceiver {
+            inner,
+            call,
+            _place: place,
+        },
+    }
+}
+
+impl AppendConnection {
+    /// See [`AppendSender::send`].
+    pub async fn send(&mut self, request: AppendRequest) -> Result<(), SendError> {
+        self.sender.send(request).await
+    }
+
+    /// See [`AppendReceiver::next_event`].
+    pub async fn next_event(&mut self) -> AppendEvent {
+        self.receiver.next_event().await
+    }
+}
+
+impl AppendSender {
+    /// Hands over a request; waits while `capacity` of them wait. Requests reach the server in this order. Cancel-safe: a send
+    /// that was dropped has not happened. A fault after this shows at the receiver.
+    pub async fn send(&mut self, request: AppendRequest) -> Result<(), SendError> {
+        let place = self.requests.reserve().await.map_err(|_| SendError)?;
+        let AppendRequest { offset, rows } = request;
+        let batch = ArrowRecordBatch {
+            serialized_record_batch: rows,
+            ..Default::default()
+        };
+        let mut rows = ArrowData {
+            rows: Some(batch),
+            ..Default::default()
+        };
+        let mut wire = AppendRowsRequest {
+            offset: Some(offset),
+            ..Default::default()
+        };
+        // Later requests leave these out: the server would check or parse them again (write-api.md 1.2).
+        if let Some(Opening {
+            stream,
+            writer_schema,
+            trace_id,
+        }) = self.opening.take()
+        {
+            rows.writer_schema = Some(ArrowSchema {
+                serialized_schema: writer_schema,
+            });
+            wire.write_stream = stream;
+            wire.trace_id = trace_id;
+        }
+        wire.rows = Some(Rows::ArrowRows(rows));
+        place.send(wire);
+        Ok(())
+    }
+}
+
+impl AppendReceiver {
+    /// The next answer, or the end. Cancel-safe.
+    pub async fn next_event(&mut self) -> AppendEvent {
+        loop {
+            match &mut self.call {
+                Call::Opening(opening) => match opening.await {
+                    Ok(Ok(answers)) => self.call = Call::Open(answers),
+                    Ok(Err(error)) => return self.over(Err(error)),
+                    Err(error) => {
+                        let error = CallError::new(Code::Internal, "opening the append call broke off")
+                            .with_source(error);
+                        return self.over(Err(error));
+                    }
+                },
+                Call::Open(answers) => match answers.stream.next().await {
+                    Some(Ok(response)) => match answer(response) {
+                        Ok(answer) => return AppendEvent::Answer(answer),
+                        Err(error) => return self.over(Err(error)),
+                    },
+                    Some(Err(status)) => {
+                        let error = self.inner.ended(status, answers.token.as_ref());
+                        return self.over(Err(error));
+                    }
+                    None => return self.over(Ok(())),
+                },
+                Call::Over => return AppendEvent::Ended(Ok(())),
+            }
+        }
+    }
+
+    fn over(&mut self, result: Result<(), CallError>) -> AppendEvent {
+        self.call = Call::Over;
+        AppendEvent::Ended(result)
+    }
+}
+
+impl Inner {
+    /// A token that was refused is not used for the next call.
+    fn ended(&self, status: Status, token: Option<&Token>) -> CallError {
+        self.caller.is_refused(&status, token);
+        CallError::from_status(status, &self.endpoint)
+    }
+}
+
+impl std::fmt::Debug for AppendReceiver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = match self.call {
+            Call::Opening(_) => "opening",
+            Call::Open(_) => "open",
+            Call::Over => "over",
+        };
+        f.debug_struct("AppendReceiver")
+            .field("call", &state)
+            .finish_non_exhaustive()
+    }
+}
+
+fn answer(response: AppendRowsResponse) -> Result<AppendAnswer, CallError> {
+    use append_rows_response::Response;
+    let updated_schema = response.updated_schema.is_some();
+    let result = match response.response {
+        Some(Response::AppendResult(result)) => Ok(result.offset),
+        Some(Response::Error(error)) => {
+            let Refusal {
+                code,
+                message,
+                storage,
+            } = Refusal::from_answer(&error);
+            Err(AppendRefusal {
+                code,
+                message,
+                storage_error: storage,
+                row_errors: response.row_errors,
+            })
+        }
+        None => {
+            return Err(CallError::new(
+                Code::Internal,
+                "AppendRows answered neither with a result nor with an error",
+            ));
+        }
+    };
+    Ok(AppendAnswer {
+        result,
+        updated_schema,
+    })
+}

@@ -1,0 +1,136 @@
+//! Why a call failed: code, text and BigQuery's own code; and plain words for what the network did.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+use bigquery_write_proto::status::{OffsetMismatch, Refusal};
+use bigquery_write_proto::wire::StorageError;
+use tonic::{Code, Status};
+
+use crate::credentials::CredentialError;
+use crate::options::Endpoint;
+
+/// A call that failed, by the server's word or on the way. Its text holds no credentials.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct CallError {
+    /// The gRPC code; what to do about it is decided elsewhere.
+    pub code: Code,
+    /// The server's text, or ours where the call did not get to the server.
+    pub message: String,
+    /// BigQuery's own code and entity, if the server told them.
+    pub storage_error: Option<StorageError>,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl CallError {
+    /// An error of our own.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            storage_error: None,
+            source: None,
+        }
+    }
+
+    /// Keeps the error underneath.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// What the call's status says. If the server was not reached, the text names the endpoint and what stood in the way.
+    pub(super) fn from_status(status: Status, endpoint: &Endpoint) -> Self {
+        let message = match network_reason(&status) {
+            Some(reason) => format!("cannot reach {endpoint}: {reason}"),
+            None => status.message().to_owned(),
+        };
+        let storage_error = Refusal::from_call(&status).storage;
+        Self {
+            code: status.code(),
+            message,
+            storage_error,
+            source: Some(Box::new(status)),
+        }
+    }
+
+    /// No token, so no call.
+    pub(super) fn from_credentials(error: CredentialError) -> Self {
+        let code = if error.is_passing() {
+            Code::Unavailable
+        } else {
+            Code::Unauthenticated
+        };
+        Self::new(code, format!("no credentials: {error}")).with_source(error)
+    }
+
+    /// The offsets an offset error tells.
+    #[must_use]
+    pub fn offsets(&self) -> Option<OffsetMismatch> {
+        offsets(self.code, &self.message, self.storage_error.as_ref())
+    }
+
+    /// Why no token could be had, if that is why the call failed.
+    #[must_use]
+    pub fn credentials(&self) -> Option<&CredentialError> {
+        self.source.as_ref()?.downcast_ref()
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({:?})", self.message, self.code)
+    }
+}
+
+impl Error for CallError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source
+            .as_deref()
+            .map(|source| source as &(dyn Error + 'static))
+    }
+}
+
+/// The offsets an offset error tells, out of its text.
+pub(super) fn offsets(code: Code, message: &str, storage: Option<&StorageError>) -> Option<OffsetMismatch> {
+    Refusal {
+        code,
+        message: message.to_owned(),
+        storage: storage.cloned(),
+    }
+    .offsets()
+}
+
+/// What kept the call from the server, in plain words; none if the server answered.
+fn network_reason(status: &Status) -> Option<String> {
+    let causes: Vec<&(dyn Error + 'static)> =
+        std::iter::successors(status.source(), |&cause| cause.source()).collect();
+    let tls = causes.iter().find_map(|cause| {
+        let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        inner
+            .and_then(|inner| inner.downcast_ref())
+            .or_else(|| cause.downcast_ref::<rustls::Error>())
+    });
+    if let Some(error) = tls {
+        return Some(tls_reason(error));
+    }
+    causes.last().map(ToString::to_string)
+}
+
+fn tls_reason(error: &rustls::Error) -> String {
+    use rustls::{CertificateError, Error};
+    match error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "TLS failed: its certificate is signed by an authority that is not trusted; give the authority's PEM file as option \
+             'endpoint.ca'"
+                .to_owned()
+        }
+        Error::InvalidMessage(_) => {
+            format!("TLS failed: {error}; perhaps the server speaks plaintext there, then the address begins with http://")
+        }
+        error => format!("TLS failed: {error}"),
+    }
+}
