@@ -60,12 +60,96 @@ pub struct SourcePosition {
     pub bytes: Vec<u8>,
 }
 
-impl Manifest {
-    pub(super) fn encode(&self) -> Vec<u8> {
-        envelope::encode(Kind::Manifest, VERSION, self)
+/// The create-if-absent record that makes a checkpoint complete: its epoch belongs to the manifest named here.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) struct EpochClaim {
+    pub(super) lineage: u64,
+    pub(super) epoch: Epoch,
+    pub(super) generation: u64,
+    pub(super) content: Claimed,
+}
+
+/// What a claim stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) enum Claimed {
+    /// A checkpoint that a host took; its commit is confirmed by a marker.
+    Checkpoint(ManifestRef),
+    /// The first of a lineage: a copy of a committed checkpoint, so there is nothing to commit.
+    Copy { of_lineage: u64, manifest: ManifestRef },
+    /// The first of a lineage that begins with nothing.
+    Nothing,
+}
+
+/// A manifest by name and content.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) struct ManifestRef {
+    pub(super) name: String,
+    pub(super) length: u64,
+    pub(super) crc32c: u32,
+}
+
+/// Says that everything of a checkpoint is visible. It holds no time or writer: a repeated one must be the same bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) struct CommitMarker {
+    pub(super) lineage: u64,
+    pub(super) epoch: Epoch,
+    pub(super) manifest: ManifestRef,
+}
+
+/// One host's claim of a generation. The owner is random, so that no two hosts write the same bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(super) struct GenerationRecord {
+    pub(super) generation: u64,
+    pub(super) owner: [u8; 16],
+    pub(super) process: u32,
+    pub(super) started_at_micros: u64,
+}
+
+impl ManifestRef {
+    pub(super) fn of(name: String, bytes: &[u8]) -> Self {
+        Self {
+            name,
+            length: bytes.len() as u64,
+            crc32c: crc32c::crc32c(bytes),
+        }
+    }
+}
+
+impl EpochClaim {
+    /// The manifest it names, if it stands for a checkpoint at all.
+    pub(super) fn manifest(&self) -> Option<&ManifestRef> {
+        match &self.content {
+            Claimed::Checkpoint(manifest) | Claimed::Copy { manifest, .. } => Some(manifest),
+            Claimed::Nothing => None,
+        }
+    }
+}
+
+/// A record with its kind.
+pub(super) trait Record: Encode + Decode<()> {
+    const KIND: Kind;
+
+    fn to_bytes(&self) -> Vec<u8> {
+        envelope::encode(Self::KIND, VERSION, self)
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, EnvelopeError> {
-        envelope::decode(Kind::Manifest, VERSION, bytes)
+    fn from_bytes(bytes: &[u8]) -> Result<Self, EnvelopeError> {
+        envelope::decode(Self::KIND, VERSION, bytes)
     }
+}
+
+impl Record for Manifest {
+    const KIND: Kind = Kind::Manifest;
+}
+
+impl Record for EpochClaim {
+    const KIND: Kind = Kind::EpochClaim;
+}
+
+impl Record for CommitMarker {
+    const KIND: Kind = Kind::CommitMarker;
+}
+
+impl Record for GenerationRecord {
+    const KIND: Kind = Kind::Generation;
 }

@@ -1,0 +1,186 @@
+//! A folder as storage: written beside, synced, linked to its name, folder synced, in that order.
+//!
+//! The link is a rename that refuses to replace, so that every write is also a create-if-absent; and since the bytes
+//! are synced before they have their name, no loss of power leaves a name with torn bytes.
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::disk::{Disk, NewFile};
+use super::names::{self, CHECKPOINTS, GENERATIONS};
+use super::objects::{Backend, Put, READ_LIMIT};
+use super::{StorageFailure, StoreError};
+
+/// A folder.
+#[derive(Clone, Debug)]
+pub(super) struct LocalBackend {
+    root: Arc<PathBuf>,
+    disk: Arc<dyn Disk>,
+}
+
+impl LocalBackend {
+    /// Serves an existing folder; for reading only.
+    pub(super) fn existing(root: PathBuf, disk: Arc<dyn Disk>) -> Self {
+        Self {
+            root: Arc::new(root),
+            disk,
+        }
+    }
+
+    /// Creates what is missing and makes sure that the folder can be written.
+    pub(super) async fn prepare(root: PathBuf, disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
+        let backend = Self::existing(root, disk);
+        backend
+            .blocking(|this| this.create_folders())
+            .await
+            .map_err(|failure| StoreError::NotWritable {
+                folder: backend.root.display().to_string(),
+                source: failure,
+            })?;
+        Ok(backend)
+    }
+
+    fn create_folders(&self) -> io::Result<()> {
+        self.create_durably(&self.root)?;
+        for folder in [CHECKPOINTS, GENERATIONS] {
+            self.create_durably(&self.root.join(folder))?;
+            self.try_out(&self.root.join(folder))?;
+        }
+        Ok(())
+    }
+
+    /// Creates a folder, after its parents, and makes its name durable.
+    fn create_durably(&self, folder: &Path) -> io::Result<()> {
+        let parent = folder.parent();
+        let created = match self.disk.create_folder(folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound && parent.is_some() => {
+                self.create_durably(parent.unwrap_or(folder))?;
+                self.disk.create_folder(folder)
+            }
+            first => first,
+        };
+        let Some(parent) = parent else { return created };
+        match created {
+            Ok(()) => self.disk.sync_folder(parent),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                // A process killed between the two steps left it so. A parent that cannot be opened was there before us.
+                self.disk.sync_folder(parent).ok();
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Does once what every write does, so that a folder that cannot do it (no space, no hard links) is found at start.
+    fn try_out(&self, folder: &Path) -> io::Result<()> {
+        let (beside, named) = (
+            folder.join(names::temporary("probe")),
+            folder.join(names::temporary("probe")),
+        );
+        self.write_beside(&beside, b"probe")?;
+        let linked = self.disk.link(&beside, &named);
+        self.disk.remove(&beside)?;
+        linked?;
+        self.disk.remove(&named)
+    }
+
+    fn write_beside(&self, file: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut new: Box<dyn NewFile> = self.disk.create_file(file)?;
+        new.write_all(bytes)?;
+        new.sync()
+    }
+
+    fn create_now(&self, folder: &str, name: &str, bytes: &[u8]) -> io::Result<Put> {
+        let folder = self.root.join(folder);
+        let beside = folder.join(names::temporary(name));
+        let put = self.write_beside(&beside, bytes).and_then(|()| {
+            match self.disk.link(&beside, &folder.join(name)) {
+                Ok(()) => Ok(Put::Created),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Put::Exists),
+                Err(error) => Err(error),
+            }
+        });
+        // Also where the name was there: whoever wrote it may have died before this step.
+        let put = put.and_then(|put| self.disk.sync_folder(&folder).map(|()| put));
+        // What stays is swept with the next cleanup.
+        self.disk.remove(&beside).ok();
+        put
+    }
+
+    fn delete_now(&self, folder: &str, names: &[String]) -> io::Result<()> {
+        let folder = self.root.join(folder);
+        for name in names {
+            match self.disk.remove(&folder.join(name)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        self.disk.sync_folder(&folder)
+    }
+
+    /// Runs file operations off the executor's threads; they end even if the caller no longer waits.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        run: impl FnOnce(&Self) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let this = self.clone();
+        tokio::task::spawn_blocking(move || run(&this))
+            .await
+            .map_err(io::Error::other)?
+    }
+}
+
+#[async_trait]
+impl Backend for LocalBackend {
+    async fn settle(&self) -> Result<(), StorageFailure> {
+        self.blocking(|this| {
+            this.disk.sync_folder(&this.root.join(CHECKPOINTS))?;
+            this.disk.sync_folder(&this.root.join(GENERATIONS))
+        })
+        .await
+        .map_err(Into::into)
+    }
+
+    async fn list(&self, folder: &str) -> Result<Vec<String>, StorageFailure> {
+        let folder = self.root.join(folder);
+        let listed = self.blocking(move |this| this.disk.list(&folder)).await;
+        absent_is(Vec::new(), listed)
+    }
+
+    async fn read(&self, folder: &str, name: &str) -> Result<Option<Vec<u8>>, StorageFailure> {
+        let file = self.root.join(folder).join(name);
+        absent_is(
+            None,
+            self.blocking(move |this| this.disk.read(&file, READ_LIMIT).map(Some))
+                .await,
+        )
+    }
+
+    async fn create(&self, folder: &str, name: &str, bytes: &[u8]) -> Result<Put, StorageFailure> {
+        let (folder, name, bytes) = (folder.to_owned(), name.to_owned(), bytes.to_owned());
+        self.blocking(move |this| this.create_now(&folder, &name, &bytes))
+            .await
+            .map_err(Into::into)
+    }
+
+    async fn delete(&self, folder: &str, names: &[String]) -> Result<(), StorageFailure> {
+        let (folder, names) = (folder.to_owned(), names.to_owned());
+        self.blocking(move |this| this.delete_now(&folder, &names))
+            .await
+            .map_err(Into::into)
+    }
+
+    fn show(&self, folder: &str, name: &str) -> String {
+        self.root.join(folder).join(name).display().to_string()
+    }
+}
+
+fn absent_is<T>(absent: T, result: io::Result<T>) -> Result<T, StorageFailure> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(absent),
+        result => result.map_err(Into::into),
+    }
+}
