@@ -1,0 +1,265 @@
+//! Carries out the plans on a batch's arrays: dictionaries unpacked, NULLs judged, lists and structs walked.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, ListArray, StructArray, UInt64Array, new_empty_array, new_null_array,
+};
+use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{ArrowError, DataType, FieldRef};
+use arrow_select::nullif::nullif;
+use arrow_select::take::take;
+
+use super::RowOptions;
+use super::plan::{ColumnPlan, Presence, Step, ValuePlan};
+use super::refusal::{Place, Report, RowReason};
+use super::values::Leaf;
+
+/// The conversion of one batch.
+#[derive(Debug)]
+pub(super) struct Conversion<'a> {
+    report: &'a mut Report,
+    options: RowOptions,
+}
+
+/// A column that no plain Arrow array can hold.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) column: String,
+    pub(super) source: ArrowError,
+}
+
+type Walked<T> = Result<T, ArrowError>;
+
+impl<'a> Conversion<'a> {
+    pub(super) fn new(report: &'a mut Report, options: RowOptions) -> Self {
+        Self { report, options }
+    }
+
+    /// Converts one top-level column.
+    pub(super) fn column(&mut self, plan: &ColumnPlan, array: &ArrayRef) -> Result<ArrayRef, Failed> {
+        self.value(&plan.value, array, None, Place::Row)
+            .map_err(|source| Failed {
+                column: plan.value.path.clone(),
+                source,
+            })
+    }
+
+    /// Converts one array. Where `parent` is null the array's own value means nothing and is not judged.
+    fn value(
+        &mut self,
+        plan: &ValuePlan,
+        array: &ArrayRef,
+        parent: Option<&NullBuffer>,
+        place: Place<'_>,
+    ) -> Walked<ArrayRef> {
+        let array = masked(&unpacked(array)?, parent)?;
+        self.judge_nulls(plan, array.as_ref(), parent, place);
+        match &plan.step {
+            Step::Nulls => nulls(&plan.wire, array.len()),
+            Step::List(element) => self.list(element, &plan.wire, array.as_ref(), place),
+            Step::Struct(fields) => self.fields(fields, &plan.wire, array.as_struct(), place),
+            step => {
+                let Self { report, options } = self;
+                Leaf {
+                    path: &plan.path,
+                    place,
+                    wire: &plan.wire,
+                    options: *options,
+                    report,
+                }
+                .value(step, &array)
+            }
+        }
+    }
+
+    fn judge_nulls(
+        &mut self,
+        plan: &ValuePlan,
+        array: &dyn Array,
+        parent: Option<&NullBuffer>,
+        place: Place<'_>,
+    ) {
+        let reason = match plan.presence {
+            Presence::Nullable => return,
+            Presence::Required => RowReason::NullInRequired,
+            Presence::Element => RowReason::NullElement,
+        };
+        let Some(nulls) = array.logical_nulls().filter(|nulls| nulls.null_count() > 0) else {
+            return;
+        };
+        for position in (0..array.len()).filter(|&position| nulls.is_null(position)) {
+            if parent.is_none_or(|parent| parent.is_valid(position)) {
+                self.report.refuse(place.row(position), &plan.path, reason);
+            }
+        }
+    }
+
+    fn fields(
+        &mut self,
+        plans: &[ColumnPlan],
+        wire: &DataType,
+        array: &StructArray,
+        place: Place<'_>,
+    ) -> Walked<ArrayRef> {
+        let DataType::Struct(fields) = wire else {
+            return Err(unplanned(wire));
+        };
+        let mut children = Vec::with_capacity(plans.len());
+        for plan in plans {
+            children.push(self.value(&plan.value, array.column(plan.index), array.nulls(), place)?);
+        }
+        let nulls = array.nulls().cloned();
+        Ok(Arc::new(StructArray::try_new_with_length(
+            fields.clone(),
+            children,
+            nulls,
+            array.len(),
+        )?))
+    }
+
+    /// BigQuery has no NULL array; it becomes an empty one (write-api.md 5.5).
+    fn list(
+        &mut self,
+        element: &ValuePlan,
+        wire: &DataType,
+        array: &dyn Array,
+        place: Place<'_>,
+    ) -> Walked<ArrayRef> {
+        let (offsets, elements) = flattened(array)?;
+        let inside = Place::Element {
+            offsets: &offsets,
+            list: &place,
+        };
+        let elements = self.value(element, &elements, None, inside)?;
+        Ok(Arc::new(ListArray::try_new(
+            Arc::clone(list_field(wire)?),
+            offsets,
+            elements,
+            None,
+        )?))
+    }
+}
+
+/// The array behind its dictionaries; the array itself if it has none.
+fn unpacked(array: &ArrayRef) -> Walked<ArrayRef> {
+    let mut array = Arc::clone(array);
+    while let Some(dictionary) = array.as_any_dictionary_opt() {
+        array = take(dictionary.values(), dictionary.keys(), None)?;
+    }
+    Ok(array)
+}
+
+/// The array with a null wherever its parent is null. Its values are shared.
+fn masked(array: &ArrayRef, parent: Option<&NullBuffer>) -> Walked<ArrayRef> {
+    match parent.filter(|parent| parent.null_count() > 0) {
+        Some(parent) => nullif(array, &BooleanArray::new(!parent.inner(), None)),
+        None => Ok(Arc::clone(array)),
+    }
+}
+
+fn nulls(wire: &DataType, len: usize) -> Walked<ArrayRef> {
+    let DataType::List(field) = wire else {
+        return Ok(new_null_array(wire, len));
+    };
+    let (offsets, elements) = (OffsetBuffer::new_zeroed(len), new_empty_array(field.data_type()));
+    Ok(Arc::new(ListArray::try_new(
+        Arc::clone(field),
+        offsets,
+        elements,
+        None,
+    )?))
+}
+
+fn list_field(wire: &DataType) -> Walked<&FieldRef> {
+    match wire {
+        DataType::List(field) => Ok(field),
+        other => Err(unplanned(other)),
+    }
+}
+
+fn unplanned(data_type: &DataType) -> ArrowError {
+    ArrowError::SchemaError(format!("{data_type} is not what was planned for"))
+}
+
+/// Offsets from 0 and the elements of exactly the lists that are not NULL, of any kind of list.
+fn flattened(array: &dyn Array) -> Walked<(OffsetBuffer<i32>, ArrayRef)> {
+    let range = |start: usize, end: usize| (start, end - start);
+    match array.data_type() {
+        DataType::List(_) => {
+            let list = array.as_list::<i32>();
+            if list.null_count() == 0 && list.value_offsets().first() == Some(&0) {
+                let elements = list.values().slice(0, list.value_offsets()[list.len()] as usize);
+                return Ok((list.offsets().clone(), elements));
+            }
+            let offsets = list.value_offsets();
+            gathered(array, list.values(), |i| {
+                range(offsets[i] as usize, offsets[i + 1] as usize)
+            })
+        }
+        DataType::LargeList(_) => {
+            let list = array.as_list::<i64>();
+            let offsets = list.value_offsets();
+            gathered(array, list.values(), |i| {
+                range(offsets[i] as usize, offsets[i + 1] as usize)
+            })
+        }
+        DataType::FixedSizeList(_, _) => {
+            let list = array.as_fixed_size_list();
+            let size = list.value_length() as usize;
+            gathered(array, list.values(), |i| (list.value_offset(i) as usize, size))
+        }
+        DataType::ListView(_) => {
+            let list = array.as_list_view::<i32>();
+            gathered(array, list.values(), |i| {
+                (list.value_offset(i) as usize, list.value_size(i) as usize)
+            })
+        }
+        DataType::LargeListView(_) => {
+            let list = array.as_list_view::<i64>();
+            gathered(array, list.values(), |i| {
+                (list.value_offset(i) as usize, list.value_size(i) as usize)
+            })
+        }
+        other => Err(unplanned(other)),
+    }
+}
+
+/// Puts the elements of lists one behind another: a slice where they lie so already, a copy otherwise.
+fn gathered(
+    lists: &dyn Array,
+    values: &ArrayRef,
+    range: impl Fn(usize) -> (usize, usize),
+) -> Walked<(OffsetBuffer<i32>, ArrayRef)> {
+    let mut offsets = Vec::with_capacity(lists.len() + 1);
+    offsets.push(0_i32);
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    let mut end = 0_usize;
+    for position in 0..lists.len() {
+        let (start, len) = if lists.is_null(position) {
+            (0, 0)
+        } else {
+            range(position)
+        };
+        end += len;
+        offsets
+            .push(i32::try_from(end).map_err(|_| ArrowError::ComputeError(format!("{end} list elements")))?);
+        match ranges.last_mut() {
+            _ if len == 0 => {}
+            Some(last) if last.0 + last.1 == start => last.1 += len,
+            _ => ranges.push((start, len)),
+        }
+    }
+    let elements = match *ranges.as_slice() {
+        [] => values.slice(0, 0),
+        [(start, len)] => values.slice(start, len),
+        _ => {
+            let indices = ranges
+                .iter()
+                .flat_map(|&(start, len)| start as u64..(start + len) as u64);
+            take(values, &UInt64Array::from_iter_values(indices), None)?
+        }
+    };
+    Ok((OffsetBuffer::new(ScalarBuffer::from(offsets)), elements))
+}
