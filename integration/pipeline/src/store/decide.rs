@@ -90,7 +90,7 @@ impl Catalog {
         let Newest::Complete { committed: true, .. } = self.newest() else {
             return CleanupPlan::default();
         };
-        let Some(oldest_kept) = self.claims.iter().rev().take(keep).last().copied() else {
+        let Some(oldest_kept) = self.claims.iter().rev().take(keep).next_back().copied() else {
             return CleanupPlan::default();
         };
         let claims = self

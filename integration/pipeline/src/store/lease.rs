@@ -32,7 +32,7 @@ const TAKE_OVER_TRIES: usize = 32;
 /// One host's generation on a store. The newest generation wins; an older one finds out at its next step.
 #[derive(Debug)]
 pub struct Lease {
-    objects: Objects,
+    pub(super) objects: Objects,
     location: Arc<str>,
     generation: u64,
     record: Vec<u8>,
