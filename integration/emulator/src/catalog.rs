@@ -89,6 +89,9 @@ pub enum CatalogError {
     /// 400 `resourceInUse`: the dataset still has tables.
     #[error("{0} is still in use")]
     InUse(Entity),
+    /// Rows that do not have the table's canonical Arrow schema.
+    #[error("the rows do not have the columns of {0}")]
+    WrongColumns(Entity),
     /// 400 `invalid`.
     #[error("Invalid {what} ID \"{id}\". {rule}")]
     InvalidName {
@@ -239,6 +242,9 @@ impl Catalog {
         let dataset = self.dataset_mut(&name.dataset_ref())?;
         let table = dataset.tables.get_mut(&name.table);
         let table = table.ok_or_else(|| CatalogError::NotFound(Entity::Table(name.clone())))?;
+        if rows.schema() != table.schema.arrow() {
+            return Err(CatalogError::WrongColumns(Entity::Table(name.clone())));
+        }
         table.row_count += rows.num_rows() as u64;
         table.rows.push(rows);
         table.modified_ms = now;

@@ -1,6 +1,27 @@
 //! An emulator of BigQuery's Storage Write API that tells the truth.
+//!
+//! A pure state machine ([`machine::Machine`]: requests in, answers out, the clock an argument) behind a gRPC shell
+//! and a REST shell. In a test:
+//!
+//! ```no_run
+//! # use bigquery_write_emulator::{Config, Emulator};
+//! # async fn test() -> Result<(), bigquery_write_emulator::StartError> {
+//! let emulator = Emulator::start(Config::default()).await?;
+//! let (endpoint, handle) = (emulator.grpc_addr(), emulator.handle());
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod catalog;
+pub mod faults;
 pub mod machine;
 pub mod schema;
 pub mod shared;
+
+mod emulator;
+mod grpc;
+mod rows;
+mod tls;
+
+pub use emulator::{Config, Emulator, Handle, StartError};
+pub use tls::{TlsError, TlsFiles};

@@ -4,6 +4,10 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, SchemaRef, TimeUnit};
 
+mod wire;
+
+pub use wire::WireSchemaError;
+
 /// Columns in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {

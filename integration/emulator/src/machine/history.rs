@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use crate::catalog::{Millis, TableRef};
+use crate::faults::Rpc;
 
 /// Rows became visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,5 +69,45 @@ impl fmt::Debug for VisibilityLog {
         f.debug_struct("VisibilityLog")
             .field("entries", &self.entries)
             .finish_non_exhaustive()
+    }
+}
+
+/// A call that came in: of an `AppendRows` call, its first request and each that names a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// When.
+    pub at_ms: Millis,
+    /// Which.
+    pub rpc: Rpc,
+    /// The table or stream it names, as it came.
+    pub target: String,
+    /// `authorization`, as it came.
+    pub authorization: Option<String>,
+    /// `x-goog-request-params`, as it came.
+    pub routing: Option<String>,
+    /// `trace_id` of an append.
+    pub trace_id: String,
+}
+
+/// The newest [`CallLog::LIMIT`] calls.
+#[derive(Debug, Default)]
+pub struct CallLog {
+    calls: VecDeque<Call>,
+}
+
+impl CallLog {
+    /// Calls kept.
+    pub const LIMIT: usize = 1000;
+
+    /// Oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Call> {
+        self.calls.iter()
+    }
+
+    pub(super) fn record(&mut self, call: Call) {
+        if self.calls.len() == Self::LIMIT {
+            self.calls.pop_front();
+        }
+        self.calls.push_back(call);
     }
 }

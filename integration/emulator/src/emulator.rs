@@ -1,0 +1,361 @@
+//! The emulator as a program part: started on two ports, inspected through a handle, stopped.
+
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use futures::Stream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::server::Connected;
+
+use crate::catalog::{CatalogError, DatasetRef, TableRef};
+use crate::faults::{FaultPlan, FaultPlanError, FaultReport};
+use crate::grpc::Service;
+use crate::machine::{Call, Machine, Refusal, StreamInfo, Switches, Visibility};
+mod rest {
+    pub(super) fn router(_: crate::shared::Shared) -> axum::Router {
+        axum::Router::new()
+    }
+}
+use crate::schema::Schema;
+use crate::shared::{Clock, Shared, system_clock};
+use crate::tls::{TlsError, TlsFiles, TlsListener};
+
+/// Calls that are still open at shutdown get this long to end.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How to start an emulator. The default listens on two free ports of the loopback interface.
+#[derive(Clone)]
+pub struct Config {
+    /// Where the Storage Write API listens; port 0 takes a free one.
+    pub grpc: SocketAddr,
+    /// Where the REST API listens.
+    pub http: SocketAddr,
+    /// What goes wrong.
+    pub faults: FaultPlan,
+    /// Answers that can be chosen.
+    pub switches: Switches,
+    /// Serve both over TLS.
+    pub tls: Option<TlsFiles>,
+    /// Whose time; `None` for the machine's.
+    pub clock: Option<Clock>,
+    /// Makes stream ids differ between runs; `None` draws one.
+    pub seed: Option<u128>,
+}
+
+/// A running emulator. Dropping it stops it at once; [`Emulator::shutdown`] waits.
+#[derive(Debug)]
+pub struct Emulator {
+    handle: Handle,
+    grpc_addr: SocketAddr,
+    http_addr: SocketAddr,
+    stop: watch::Sender<bool>,
+    servers: Vec<JoinHandle<()>>,
+}
+
+/// Looks into an emulator and prepares it; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    shared: Shared,
+    service: Service,
+}
+
+/// Why an emulator does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {addr} for {what}: {source}")]
+    Bind {
+        /// `gRPC` or `HTTP`.
+        what: &'static str,
+        /// The address.
+        addr: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The certificate or its key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The gRPC server cannot be built.
+    #[error("cannot set up the gRPC server: {0}")]
+    Grpc(#[from] tonic::transport::Error),
+    /// The fault plan contradicts itself.
+    #[error(transparent)]
+    Faults(#[from] FaultPlanError),
+}
+
+impl Emulator {
+    /// Starts listening.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        let tls = config.tls.as_ref().map(TlsFiles::read).transpose()?;
+        let handle = Handle::new(&config)?;
+        let router = handle.service.router(tls.as_ref().map(|tls| tls.tonic()))?;
+        let (grpc, grpc_addr) = listen("gRPC", config.grpc).await?;
+        let (http, http_addr) = listen("HTTP", config.http).await?;
+        let (stop, stopped) = watch::channel(false);
+        let serve_grpc = {
+            let stopped = wait(stopped.clone());
+            async move {
+                let served = router
+                    .serve_with_incoming_shutdown(TcpListenerStream::new(grpc), stopped)
+                    .await;
+                report("gRPC", served);
+            }
+        };
+        let app = rest::router(handle.shared.clone());
+        let serve_http = async move {
+            match tls {
+                Some(tls) => {
+                    let listener = TlsListener::new(http, tls.rustls());
+                    report(
+                        "HTTP",
+                        axum::serve(listener, app)
+                            .with_graceful_shutdown(wait(stopped))
+                            .await,
+                    );
+                }
+                None => report(
+                    "HTTP",
+                    axum::serve(http, app).with_graceful_shutdown(wait(stopped)).await,
+                ),
+            }
+        };
+        let servers = vec![tokio::spawn(serve_grpc), tokio::spawn(serve_http)];
+        Ok(Self {
+            handle,
+            grpc_addr,
+            http_addr,
+            stop,
+            servers,
+        })
+    }
+
+    /// Where the Storage Write API listens.
+    pub fn grpc_addr(&self) -> SocketAddr {
+        self.grpc_addr
+    }
+
+    /// Where the REST API listens.
+    pub fn http_addr(&self) -> SocketAddr {
+        self.http_addr
+    }
+
+    /// A handle, which outlives the servers.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Ends every open call as a restarting server does, and waits up to two seconds for connections to close.
+    pub async fn shutdown(mut self) {
+        self.stop.send_replace(true);
+        self.handle.service.close_all(&Refusal::restarted());
+        for server in &mut self.servers {
+            if tokio::time::timeout(GRACE, &mut *server).await.is_err() {
+                server.abort();
+            }
+        }
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        for server in &self.servers {
+            server.abort();
+        }
+    }
+}
+
+impl Handle {
+    /// An emulator that listens nowhere: for a simulation, which gives it connections by [`Handle::serve`].
+    ///
+    /// # Errors
+    /// [`StartError::Faults`].
+    pub fn new(config: &Config) -> Result<Self, StartError> {
+        config.faults.check()?;
+        let seed = config.seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128());
+        let machine = Machine::new(config.switches.clone(), config.faults.clone(), seed);
+        let clock = config.clock.clone().unwrap_or_else(system_clock);
+        let shared = Shared::new(machine, clock);
+        Ok(Self {
+            service: Service::new(shared.clone()),
+            shared,
+        })
+    }
+
+    /// Serves the Storage Write API on connections of any kind (plaintext), until `stopped`.
+    ///
+    /// # Errors
+    /// What the transport reports.
+    pub async fn serve<I, IO, E>(
+        &self,
+        incoming: I,
+        stopped: impl Future<Output = ()> + Send,
+    ) -> Result<(), tonic::transport::Error>
+    where
+        I: Stream<Item = Result<IO, E>> + Send,
+        IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>> + Send,
+    {
+        self.service
+            .router(None)?
+            .serve_with_incoming_shutdown(incoming, stopped)
+            .await
+    }
+
+    /// The REST API, to be served elsewhere.
+    pub fn rest(&self) -> axum::Router {
+        rest::router(self.shared.clone())
+    }
+
+    /// Creates a dataset; an empty location means `US`.
+    ///
+    /// # Errors
+    /// As [`crate::catalog::Catalog::create_dataset`].
+    pub fn create_dataset(&self, name: &DatasetRef, location: &str) -> Result<(), CatalogError> {
+        let now = self.shared.now();
+        let rest = serde_json::Map::new();
+        self.shared.with(|machine| {
+            machine
+                .catalog
+                .create_dataset(name, location, rest, now)
+                .map(|_| ())
+        })
+    }
+
+    /// Creates an empty table.
+    ///
+    /// # Errors
+    /// As [`crate::catalog::Catalog::create_table`].
+    pub fn create_table(&self, name: &TableRef, schema: Schema) -> Result<(), CatalogError> {
+        let now = self.shared.now();
+        let rest = serde_json::Map::new();
+        self.shared
+            .with(|machine| machine.catalog.create_table(name, schema, rest, now).map(|_| ()))
+    }
+
+    /// The rows that a reader of the table sees, in the order in which they became visible.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn rows(&self, table: &TableRef) -> Result<RecordBatch, CatalogError> {
+        self.shared
+            .with(|machine| machine.catalog.table(table).map(|table| table.all_rows()))
+    }
+
+    /// Every live stream, by name.
+    pub fn streams(&self) -> Vec<StreamInfo> {
+        self.shared.with(|machine| machine.streams())
+    }
+
+    /// How many streams were ever created.
+    pub fn streams_created(&self) -> u64 {
+        self.shared.with(|machine| machine.streams_created())
+    }
+
+    /// How many `AppendRows` calls are open.
+    pub fn connections(&self) -> usize {
+        self.shared.with(|machine| machine.connections())
+    }
+
+    /// Each fault rule, how many calls it matched, and on how many it fired.
+    pub fn faults(&self) -> Vec<FaultReport> {
+        self.shared.with(|machine| machine.faults())
+    }
+
+    /// Replaces the fault plan; counts start again.
+    ///
+    /// # Errors
+    /// [`FaultPlanError::Rule`].
+    pub fn set_faults(&self, plan: FaultPlan) -> Result<(), FaultPlanError> {
+        plan.check()?;
+        self.shared.with(|machine| machine.set_faults(plan));
+        Ok(())
+    }
+
+    /// What became visible, oldest first (see [`crate::machine::VisibilityLog`] for how much is kept).
+    pub fn visible(&self) -> Vec<Visibility> {
+        self.shared
+            .with(|machine| machine.visible().entries().cloned().collect())
+    }
+
+    /// Calls `observer` whenever rows become visible, before the answer leaves. It must be quick and must not call
+    /// back into the emulator.
+    pub fn observe(&self, observer: impl FnMut(&Visibility) + Send + 'static) {
+        self.shared
+            .with(|machine| machine.visible_mut().observe(observer));
+    }
+
+    /// The calls received last, with the headers that came with them.
+    pub fn calls(&self) -> Vec<Call> {
+        self.shared
+            .with(|machine| machine.calls().iter().cloned().collect())
+    }
+
+    /// Puts the emulator's clock forward; what becomes too old by it ends.
+    pub fn advance(&self, ms: u32) {
+        self.shared.advance(ms);
+        self.service.tick();
+    }
+
+    /// Ends every open `AppendRows` call with this status.
+    pub fn end_calls(&self, refusal: &Refusal) {
+        self.service.close_all(refusal);
+    }
+
+    /// The machine and the clock themselves.
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self {
+            grpc: loopback,
+            http: loopback,
+            faults: FaultPlan::default(),
+            switches: Switches::default(),
+            tls: None,
+            clock: None,
+            seed: None,
+        }
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("grpc", &self.grpc)
+            .field("http", &self.http)
+            .finish_non_exhaustive()
+    }
+}
+
+async fn listen(what: &'static str, addr: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let bind = |source| StartError::Bind { what, addr, source };
+    let listener = TcpListener::bind(addr).await.map_err(bind)?;
+    let bound = listener.local_addr().map_err(bind)?;
+    Ok((listener, bound))
+}
+
+async fn wait(mut stopped: watch::Receiver<bool>) {
+    // An error means that the emulator is gone, which is as good as stopped.
+    drop(stopped.wait_for(|stopped| *stopped).await);
+}
+
+fn report<E: fmt::Display>(what: &str, served: Result<(), E>) {
+    if let Err(error) = served {
+        tracing::error!("the emulator's {what} server failed: {error}");
+    }
+}

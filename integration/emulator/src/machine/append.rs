@@ -1,0 +1,455 @@
+//! `AppendRows`: connections, what each has said so far, and the offset rules (write-api.md 2.1 and 2.6).
+
+use bigquery_write_proto::wire::{
+    AppendRowsRequest, AppendRowsResponse,
+    append_rows_request::Rows,
+    append_rows_response::{AppendResult, Response},
+};
+use bytes::Bytes;
+use prost::Message;
+
+use super::history::{Call, Visibility};
+use super::names::{self, Target};
+use super::refusal::{Code, Refusal, known};
+use super::stream::StreamKind;
+use super::{CallMeta, Machine};
+use crate::catalog::Millis;
+use crate::faults::{Fired, Rpc};
+use crate::rows::Writer;
+
+/// One `AppendRows` call, numbered in the order of their opening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
+/// Something to send on an `AppendRows` call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Output {
+    /// The call.
+    pub connection: ConnectionId,
+    /// Milliseconds to hold it back, and everything behind it.
+    pub delay_ms: u64,
+    /// What to send.
+    pub event: Event,
+}
+
+/// An answer, or the end.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// One response, to the oldest request without one.
+    Answer(Box<AppendRowsResponse>),
+    /// The call is over; `None` is OK. The machine has forgotten the connection.
+    End(Option<Refusal>),
+}
+
+/// What a connection has said so far.
+#[derive(Debug)]
+pub(super) struct Connection {
+    meta: CallMeta,
+    traffic_ms: Millis,
+    /// Token, route and stream have been checked, and the stream is this connection's.
+    opened: bool,
+    /// Of the last request that named one.
+    target: Option<Target>,
+    writer: Option<Writer>,
+    /// It has named two destinations: each request must name its own from then on.
+    switched: bool,
+}
+
+impl Machine {
+    /// A client opens an `AppendRows` call.
+    pub fn open_append(&mut self, now: Millis, meta: CallMeta) -> ConnectionId {
+        self.connections_ever += 1;
+        let id = ConnectionId(self.connections_ever);
+        let connection = Connection {
+            meta,
+            traffic_ms: now,
+            opened: false,
+            target: None,
+            writer: None,
+            switched: false,
+        };
+        self.connections.insert(id, connection);
+        id
+    }
+
+    /// A request on an open call. On a call that is over it does nothing.
+    pub fn append(&mut self, now: Millis, id: ConnectionId, request: &AppendRowsRequest) -> Vec<Output> {
+        let Some(mut connection) = self.connections.remove(&id) else {
+            return Vec::new();
+        };
+        connection.traffic_ms = now;
+        let mut outputs = Vec::new();
+        let mut fired = Fired::default();
+        let answered = self.receive(now, id, &mut connection, request, &mut fired, &mut outputs);
+        let delay_ms = fired.delay_ms;
+        let event = match answered {
+            Err(refusal) if !refusal.in_band => Event::End(Some(refusal)),
+            answered => {
+                let name = connection.target.as_ref().map(|target| target.name.clone());
+                Event::Answer(Box::new(respond(answered, name)))
+            }
+        };
+        let event = fired.lose.map_or(event, |lost| Event::End(Some(lost)));
+        match &event {
+            Event::End(_) => self.release(id, &connection),
+            Event::Answer(_) => drop(self.connections.insert(id, connection)),
+        }
+        outputs.push(Output {
+            connection: id,
+            delay_ms,
+            event,
+        });
+        outputs
+    }
+
+    /// The client has sent its last request: what it sent is answered, then the call ends well.
+    pub fn half_close(&mut self, id: ConnectionId) -> Vec<Output> {
+        let Some(connection) = self.connections.remove(&id) else {
+            return Vec::new();
+        };
+        self.release(id, &connection);
+        // write-api.md 2.1: an RPC that ends without any request.
+        let refusal = (!connection.opened && connection.target.is_none()).then(known::no_route);
+        vec![Output {
+            connection: id,
+            delay_ms: 0,
+            event: Event::End(refusal),
+        }]
+    }
+
+    /// The client is gone.
+    pub fn lost(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.remove(&id) {
+            self.release(id, &connection);
+        }
+    }
+
+    pub(super) fn close_idle(&mut self, now: Millis) -> Vec<Output> {
+        let limit = self.switches.idle_close_ms;
+        let idle = |connection: &Connection| now.saturating_sub(connection.traffic_ms) >= limit;
+        let ids: Vec<_> = self
+            .connections
+            .iter()
+            .filter(|(_, c)| idle(c))
+            .map(|(id, _)| *id)
+            .collect();
+        ids.into_iter()
+            .filter_map(|id| {
+                let connection = self.connections.remove(&id)?;
+                self.release(id, &connection);
+                let name = connection.target.map(|target| target.name).unwrap_or_default();
+                let event = Event::End(Some(known::idle(limit / 1000, &name)));
+                Some(Output {
+                    connection: id,
+                    delay_ms: 0,
+                    event,
+                })
+            })
+            .collect()
+    }
+
+    /// Ends every call, as a server that restarts does.
+    pub fn close_all(&mut self, refusal: &Refusal) -> Vec<Output> {
+        let connections = std::mem::take(&mut self.connections);
+        let end = |(id, connection): (ConnectionId, Connection)| {
+            self.release(id, &connection);
+            Output {
+                connection: id,
+                delay_ms: 0,
+                event: Event::End(Some(refusal.clone())),
+            }
+        };
+        connections.into_iter().map(end).collect()
+    }
+
+    /// When the call will be idle for too long, if nothing happens on it: time for a [`Machine::tick`].
+    pub fn idle_deadline(&self, id: ConnectionId) -> Option<Millis> {
+        let connection = self.connections.get(&id)?;
+        Some(connection.traffic_ms.saturating_add(self.switches.idle_close_ms))
+    }
+
+    fn release(&mut self, id: ConnectionId, connection: &Connection) {
+        let stream = connection
+            .target
+            .as_ref()
+            .and_then(|target| self.streams.get_mut(&target.name));
+        if let Some(stream) = stream.filter(|stream| stream.connection == Some(id)) {
+            stream.connection = None;
+        }
+    }
+
+    /// Everything that happens to one request: the offset of its first row, or `None` on the default stream.
+    fn receive(
+        &mut self,
+        now: Millis,
+        id: ConnectionId,
+        connection: &mut Connection,
+        request: &AppendRowsRequest,
+        fired: &mut Fired,
+        outputs: &mut Vec<Output>,
+    ) -> Result<Option<u64>, Refusal> {
+        let opening = !connection.opened;
+        if opening || !request.trace_id.is_empty() {
+            let mut call = Call::new(now, Rpc::AppendRows, &request.write_stream, &connection.meta);
+            call.trace_id = names::shorten(&request.trace_id);
+            self.calls.record(call);
+        }
+        if opening {
+            self.check_token(connection.meta.authorization.as_deref())?;
+        }
+        let target = connection.destination(request)?;
+        connection.target.get_or_insert_with(|| target.clone());
+        *fired = self.interfere(opening, &target);
+        if let Some(refusal) = fired.refuse.take() {
+            return Err(refusal);
+        }
+        let size = request.encoded_len() as u64;
+        if size > self.switches.max_request_bytes {
+            return Err(known::too_large(size, self.switches.max_request_bytes));
+        }
+        if opening {
+            self.check_routing(connection.meta.routing.as_deref(), &target.table)?;
+            self.table(&target.table)?;
+            if !target.default {
+                self.attach(now, id, &target, outputs)?;
+            }
+            connection.opened = true;
+        }
+        let rows = connection.agree(request, target.clone())?;
+        if target.default {
+            self.append_default(now, connection, request, &rows, &target)
+        } else {
+            self.append_offset(now, connection, request.offset, &rows, &target)
+                .map(Some)
+        }
+    }
+
+    fn interfere(&mut self, opening: bool, target: &Target) -> Fired {
+        let (table, stream) = (target.table.path(), Some(target.name.as_str()));
+        let open = if opening {
+            self.faults.fire(Rpc::AppendRowsOpen, &table, stream)
+        } else {
+            Fired::default()
+        };
+        let each = self.faults.fire(Rpc::AppendRows, &table, stream);
+        Fired {
+            delay_ms: open.delay_ms.saturating_add(each.delay_ms),
+            refuse: open.refuse.or(each.refuse),
+            lose: open.lose.or(each.lose),
+        }
+    }
+
+    /// The newest connection on an application stream wins; the older one is closed (write-api.md 2.6).
+    fn attach(
+        &mut self,
+        now: Millis,
+        id: ConnectionId,
+        target: &Target,
+        outputs: &mut Vec<Output>,
+    ) -> Result<(), Refusal> {
+        let older = self.stream(target, now)?.connection.replace(id);
+        if let Some(older) = older.filter(|older| self.connections.remove(older).is_some()) {
+            let event = Event::End(Some(known::fenced(&target.name)));
+            outputs.push(Output {
+                connection: older,
+                delay_ms: 0,
+                event,
+            });
+        }
+        Ok(())
+    }
+
+    fn append_default(
+        &mut self,
+        now: Millis,
+        connection: &Connection,
+        request: &AppendRowsRequest,
+        rows: &Bytes,
+        target: &Target,
+    ) -> Result<Option<u64>, Refusal> {
+        if request.offset.is_some() {
+            let text = format!(
+                "The offset cannot be set on the default stream. Entity: {}",
+                target.name
+            );
+            return Err(Refusal::invalid(text).in_band(true));
+        }
+        let rows = self.decode(connection, rows, target)?;
+        let from = self.table(&target.table)?.row_count();
+        let to = from + rows.num_rows() as u64;
+        self.catalog
+            .push_rows(&target.table, rows, now)
+            .map_err(|error| Refusal::new(Code::Internal, error.to_string()))?;
+        self.visible.record(Visibility {
+            at_ms: now,
+            table: target.table.clone(),
+            stream: None,
+            from,
+            to,
+        });
+        Ok(None)
+    }
+
+    fn append_offset(
+        &mut self,
+        now: Millis,
+        connection: &Connection,
+        offset: Option<i64>,
+        rows: &Bytes,
+        target: &Target,
+    ) -> Result<u64, Refusal> {
+        let finalized_in_band = self.switches.finalized_in_band;
+        let stream = self.stream(target, now)?;
+        if stream.finalized {
+            return Err(known::finalized(&target.name).in_band(finalized_in_band));
+        }
+        stream.traffic_ms = now;
+        let end = stream.end;
+        let decoded = if self.switches.offset_before_schema {
+            check_offset(target, end, offset)?;
+            self.decode(connection, rows, target)?
+        } else {
+            let decoded = self.decode(connection, rows, target)?;
+            check_offset(target, end, offset)?;
+            decoded
+        };
+        let stream = self.stream(target, now)?;
+        stream.hold(decoded);
+        if stream.kind == StreamKind::Committed {
+            self.publish_stream(target, u64::MAX, now)?;
+        }
+        Ok(end)
+    }
+
+    fn decode(
+        &self,
+        connection: &Connection,
+        rows: &Bytes,
+        target: &Target,
+    ) -> Result<arrow_array::RecordBatch, Refusal> {
+        let Some(writer) = &connection.writer else {
+            return Err(no_writer_schema(&target.name));
+        };
+        let schema = &self.table(&target.table)?.schema;
+        let decoded = writer.decode(rows, schema, &target.name, &self.switches)?;
+        if decoded.num_rows() == 0 && !self.switches.zero_rows_accepted {
+            let text = format!("The request has no rows. Entity: {}", target.name);
+            return Err(Refusal::invalid(text).in_band(true));
+        }
+        Ok(decoded)
+    }
+}
+
+impl Connection {
+    /// Where a request goes: the stream it names, or the one named before (write-api.md 1.2).
+    fn destination(&self, request: &AppendRowsRequest) -> Result<Target, Refusal> {
+        match (&self.target, request.write_stream.as_str()) {
+            (None, "") => Err(known::no_route()),
+            (Some(_), "") if self.switched => Err(Refusal::invalid(
+                "The write stream must be set on every request of a connection that has switched streams.",
+            )),
+            (Some(target), "") => Ok(target.clone()),
+            (before, name) => {
+                let target = Target::parse(name)?;
+                match before {
+                    Some(before) if *before != target && !(before.default && target.default) => {
+                        Err(Refusal::invalid(format!(
+                            "A connection can switch between default streams only. Entity: {}",
+                            before.name
+                        )))
+                    }
+                    _ => Ok(target),
+                }
+            }
+        }
+    }
+
+    /// Takes in the request's destination and writer schema, and returns its rows.
+    fn agree(&mut self, request: &AppendRowsRequest, target: Target) -> Result<Bytes, Refusal> {
+        let data = match &request.rows {
+            Some(Rows::ArrowRows(data)) => data,
+            Some(Rows::ProtoRows(_)) if self.writer.is_some() => {
+                let text = format!(
+                    "The data format cannot change in a connection. Entity: {}",
+                    target.name
+                );
+                return Err(Refusal::invalid(text));
+            }
+            Some(Rows::ProtoRows(_)) => {
+                let text = format!(
+                    "The emulator does not take protobuf rows yet. Entity: {}",
+                    target.name
+                );
+                return Err(Refusal::new(Code::Unimplemented, text));
+            }
+            None => {
+                return Err(Refusal::invalid(format!(
+                    "The request has no rows. Entity: {}",
+                    target.name
+                )));
+            }
+        };
+        let moved = self.target.as_ref().is_some_and(|before| *before != target);
+        self.switched |= moved;
+        if moved {
+            // Another destination brings its own schema.
+            self.writer = None;
+        }
+        let schema = data
+            .writer_schema
+            .as_ref()
+            .map(|schema| &schema.serialized_schema);
+        let schema = schema.filter(|schema| !schema.is_empty());
+        // On an application stream only the connection's first schema counts.
+        if let Some(schema) = schema.filter(|_| target.default || self.writer.is_none()) {
+            self.writer = Some(Writer::arrow(schema, &target.name)?);
+        }
+        if self.writer.is_none() {
+            return Err(no_writer_schema(&target.name));
+        }
+        self.target = Some(target);
+        Ok(data
+            .rows
+            .as_ref()
+            .map(|rows| rows.serialized_record_batch.clone())
+            .unwrap_or_default())
+    }
+}
+
+/// write-api.md 2.1: only the first row's offset is compared, with the stream's end.
+fn check_offset(target: &Target, end: u64, offset: Option<i64>) -> Result<(), Refusal> {
+    let Some(received) = offset else { return Ok(()) };
+    match u64::try_from(received) {
+        Ok(offset) if offset == end => Ok(()),
+        Ok(offset) if offset < end => Err(known::offset_within(&target.name, end, received)),
+        Ok(_) => Err(known::offset_beyond(&target.name, end, received)),
+        Err(_) => {
+            let text = format!("Invalid offset {received}. Entity: {}", target.name);
+            Err(Refusal::invalid(text).in_band(true))
+        }
+    }
+}
+
+fn no_writer_schema(stream: &str) -> Refusal {
+    Refusal::invalid(format!(
+        "The first request of a connection must have a writer schema. Entity: {stream}"
+    ))
+}
+
+fn respond(answered: Result<Option<u64>, Refusal>, stream: Option<String>) -> AppendRowsResponse {
+    let mut response = AppendRowsResponse {
+        write_stream: stream.unwrap_or_default(),
+        ..Default::default()
+    };
+    match answered {
+        Ok(offset) => {
+            let offset = offset.and_then(|offset| i64::try_from(offset).ok());
+            response.response = Some(Response::AppendResult(AppendResult { offset }));
+        }
+        Err(refusal) => {
+            response.response = Some(Response::Error(refusal.status()));
+            response.row_errors = refusal.row_errors;
+        }
+    }
+    response
+}

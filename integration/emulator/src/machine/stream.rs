@@ -1,0 +1,142 @@
+//! One write stream: its end, what of it is visible, and the rows held back (write-api.md 2).
+
+use std::collections::VecDeque;
+
+use arrow_array::RecordBatch;
+use bigquery_write_proto::wire::write_stream::Type;
+
+use super::ConnectionId;
+use super::names::Target;
+use super::switches::Switches;
+use crate::catalog::Millis;
+
+/// Kind of an application-created stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum StreamKind {
+    /// Visible when appended.
+    Committed,
+    /// Visible when flushed.
+    Buffered,
+    /// Visible when committed.
+    Pending,
+}
+
+/// An application-created stream.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) target: Target,
+    pub(super) table_id: u64,
+    pub(super) kind: StreamKind,
+    pub(super) created_ms: Millis,
+    pub(super) traffic_ms: Millis,
+    pub(super) end: u64,
+    /// Rows 0..visible have been published.
+    pub(super) visible: u64,
+    pub(super) finalized: bool,
+    pub(super) committed_ms: Option<Millis>,
+    pub(super) connection: Option<ConnectionId>,
+    /// Rows visible..end.
+    held: VecDeque<RecordBatch>,
+}
+
+/// A stream as the handle and the pages show it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct StreamInfo {
+    /// Full name.
+    pub name: String,
+    /// Kind.
+    pub kind: StreamKind,
+    /// Rows accepted: the offset at which the next append goes.
+    pub end: u64,
+    /// Rows visible. For a BUFFERED stream, one more than the offset flushed last.
+    pub flushed: u64,
+    /// No more appends or flushes.
+    pub finalized: bool,
+    /// A PENDING stream that was committed.
+    pub committed: bool,
+    /// An `AppendRows` call is open on it.
+    pub connected: bool,
+}
+
+impl StreamKind {
+    pub(super) fn from_wire(kind: Type) -> Option<Self> {
+        match kind {
+            Type::Committed => Some(Self::Committed),
+            Type::Buffered => Some(Self::Buffered),
+            Type::Pending => Some(Self::Pending),
+            Type::Unspecified => None,
+        }
+    }
+
+    pub(super) fn to_wire(self) -> Type {
+        match self {
+            Self::Committed => Type::Committed,
+            Self::Buffered => Type::Buffered,
+            Self::Pending => Type::Pending,
+        }
+    }
+}
+
+impl Stream {
+    pub(super) fn new(target: Target, table_id: u64, kind: StreamKind, now: Millis) -> Self {
+        Self {
+            target,
+            table_id,
+            kind,
+            created_ms: now,
+            traffic_ms: now,
+            end: 0,
+            visible: 0,
+            finalized: false,
+            committed_ms: None,
+            connection: None,
+            held: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn expired(&self, switches: &Switches, now: Millis) -> bool {
+        let life = match self.kind {
+            StreamKind::Committed => switches.committed_ttl_ms,
+            StreamKind::Buffered => switches.buffered_ttl_ms,
+            StreamKind::Pending => switches.pending_ttl_ms,
+        };
+        now.saturating_sub(self.traffic_ms) > life
+    }
+
+    /// Takes rows at the end.
+    pub(super) fn hold(&mut self, rows: RecordBatch) {
+        self.end += rows.num_rows() as u64;
+        self.held.push_back(rows);
+    }
+
+    /// Makes rows up to `to` (exclusive, at most the end) visible and hands them out; each row once.
+    pub(super) fn publish(&mut self, to: u64) -> Vec<RecordBatch> {
+        let mut published = Vec::new();
+        while self.visible < to.min(self.end) {
+            let Some(batch) = self.held.pop_front() else { break };
+            let wanted = usize::try_from(to - self.visible)
+                .unwrap_or(usize::MAX)
+                .min(batch.num_rows());
+            if wanted < batch.num_rows() {
+                self.held
+                    .push_front(batch.slice(wanted, batch.num_rows() - wanted));
+            }
+            self.visible += wanted as u64;
+            published.push(batch.slice(0, wanted));
+        }
+        published
+    }
+
+    pub(super) fn info(&self) -> StreamInfo {
+        StreamInfo {
+            name: self.target.name.clone(),
+            kind: self.kind,
+            end: self.end,
+            flushed: self.visible,
+            finalized: self.finalized,
+            committed: self.committed_ms.is_some(),
+            connected: self.connection.is_some(),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Answers that no source confirms, each a switch with its default; and limits that Google has changed before.
+
+use serde::{Deserialize, Serialize};
+
+use crate::catalog::Millis;
+
+/// Every answer that write-api.md section 10 leaves open, and every limit. In JSON all fields may be left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Switches {
+    /// Largest `AppendRowsRequest`, in bytes. Default 20 MiB; Google's test projects have 10,485,760
+    /// (write-api.md 4).
+    pub max_request_bytes: u64,
+    /// An `AppendRows` call without traffic ends after this long. Default 600 s (write-api.md 3.6).
+    pub idle_close_ms: Millis,
+    /// Life of a BUFFERED stream without traffic. Default 7 days (write-api.md 2).
+    pub buffered_ttl_ms: Millis,
+    /// Life of a COMMITTED stream without traffic. Default 3 days; it was four once.
+    pub committed_ttl_ms: Millis,
+    /// Life of a PENDING stream without traffic. Default 24 hours; from when it counts is UNCONFIRMED.
+    pub pending_ttl_ms: Millis,
+    /// UNCONFIRMED: does a flush renew a stream's life, or appends alone? Default: appends alone.
+    pub flush_renews_life: bool,
+    /// A flush of the offset flushed last. Default `ok` [PROD flink #235]; Beam also expects `already_exists`.
+    pub flush_again: FlushBelow,
+    /// UNCONFIRMED: a flush of a smaller offset than the one flushed last. Default `ok`, publishing nothing.
+    pub flush_below: FlushBelow,
+    /// UNCONFIRMED: a flush without an offset. Default `refuse`.
+    pub flush_unset: FlushUnset,
+    /// UNCONFIRMED: do refused flushes carry a `StorageError`? Default no, so that no client relies on it.
+    pub flush_error_details: bool,
+    /// UNCONFIRMED: does finalizing count unflushed rows of a BUFFERED stream? Default yes, as the proto reads.
+    pub finalize_counts_unflushed: bool,
+    /// UNCONFIRMED: is a second finalize an error? Default no, the same count again.
+    pub finalize_twice_refused: bool,
+    /// UNCONFIRMED: is an append without rows accepted, answering the stream's end? Default no.
+    pub zero_rows_accepted: bool,
+    /// UNCONFIRMED: are offsets checked before schema and rows? Default yes (GIT hints at it).
+    pub offset_before_schema: bool,
+    /// UNCONFIRMED: is an append to a finalized stream refused inside the stream, or does the call end?
+    /// Default inside.
+    pub finalized_in_band: bool,
+    /// Is a writer schema that does not fit refused inside the stream? Default no: it ends the call
+    /// [PROD beam #27892].
+    pub schema_error_in_band: bool,
+    /// UNCONFIRMED: are Arrow types that Google's table does not list accepted (unsigned integers, LargeUtf8,
+    /// LargeBinary, timestamps in s, ms or ns, Date64, Time32, Time64 in ns)? Default no.
+    pub unlisted_arrow_types: bool,
+    /// What a missing table answers. Default `not_found`; PERMISSION_DENIED is seen as well (write-api.md 3.4).
+    pub missing_table: MissingTable,
+    /// Is the routing header needed where the location is not US? Default yes (write-api.md 3.7).
+    pub routing_header_required: bool,
+    /// Bearer tokens that are let in; without it none is asked for. Default none. Not BigQuery's behaviour but the
+    /// emulator's, for tests of credentials.
+    pub require_token: Option<Vec<String>>,
+}
+
+/// Answer to a flush that would publish nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FlushBelow {
+    /// OK with the asked offset.
+    Ok,
+    /// ALREADY_EXISTS.
+    AlreadyExists,
+}
+
+/// Answer to a flush without offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FlushUnset {
+    /// INVALID_ARGUMENT.
+    Refuse,
+    /// As offset 0.
+    Zero,
+    /// Up to the end.
+    Everything,
+}
+
+/// Answer for a missing table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MissingTable {
+    /// NOT_FOUND with TABLE_NOT_FOUND.
+    NotFound,
+    /// PERMISSION_DENIED.
+    PermissionDenied,
+}
+
+const HOUR: Millis = 3_600_000;
+
+impl Default for Switches {
+    fn default() -> Self {
+        Self {
+            max_request_bytes: 20 << 20,
+            idle_close_ms: 600_000,
+            buffered_ttl_ms: 7 * 24 * HOUR,
+            committed_ttl_ms: 3 * 24 * HOUR,
+            pending_ttl_ms: 24 * HOUR,
+            flush_renews_life: false,
+            flush_again: FlushBelow::Ok,
+            flush_below: FlushBelow::Ok,
+            flush_unset: FlushUnset::Refuse,
+            flush_error_details: false,
+            finalize_counts_unflushed: true,
+            finalize_twice_refused: false,
+            zero_rows_accepted: false,
+            offset_before_schema: true,
+            finalized_in_band: true,
+            schema_error_in_band: false,
+            unlisted_arrow_types: false,
+            missing_table: MissingTable::NotFound,
+            routing_header_required: true,
+            require_token: None,
+        }
+    }
+}

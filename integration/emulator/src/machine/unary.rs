@@ -1,0 +1,410 @@
+//! The unary calls: create, get, finalize, flush, commit (write-api.md 2.2 to 2.4).
+
+use bigquery_write_proto::wire::{
+    BatchCommitWriteStreamsRequest, BatchCommitWriteStreamsResponse, CreateWriteStreamRequest,
+    FinalizeWriteStreamRequest, FinalizeWriteStreamResponse, FlushRowsRequest, FlushRowsResponse,
+    GetWriteStreamRequest, StorageError, WriteStream, WriteStreamView,
+    storage_error::StorageErrorCode,
+    write_stream::{Type, WriteMode},
+};
+
+use super::history::Call;
+use super::names::{self, Target};
+use super::refusal::{Code, Refusal, known};
+use super::stream::{Stream, StreamKind};
+use super::switches::{FlushBelow, FlushUnset};
+use super::{CallMeta, Machine, Reply};
+use crate::catalog::{Millis, TableRef};
+use crate::faults::Rpc;
+
+/// Streams of one BatchCommit (write-api.md 4).
+const MAX_COMMIT: usize = 10_000;
+
+impl Machine {
+    /// `CreateWriteStream`; answers the full projection, with the table's schema.
+    pub fn create_write_stream(
+        &mut self,
+        now: Millis,
+        meta: &CallMeta,
+        request: &CreateWriteStreamRequest,
+    ) -> Reply<WriteStream> {
+        let call = Call::new(now, Rpc::CreateWriteStream, &request.parent, meta);
+        let Some(table) = names::parse_table(&request.parent) else {
+            let refusal =
+                Refusal::invalid(format!("Invalid table name: {}", names::shorten(&request.parent)));
+            return self.refused(call, refusal);
+        };
+        let kind = request
+            .write_stream
+            .as_ref()
+            .and_then(|stream| StreamKind::from_wire(stream.r#type()));
+        self.call(call, &table, None, |machine| {
+            machine.create(&request.parent, &table, kind, now)
+        })
+    }
+
+    /// `GetWriteStream`.
+    pub fn get_write_stream(
+        &mut self,
+        now: Millis,
+        meta: &CallMeta,
+        request: &GetWriteStreamRequest,
+    ) -> Reply<WriteStream> {
+        let full = request.view() == WriteStreamView::Full;
+        self.stream_call(
+            now,
+            Rpc::GetWriteStream,
+            &request.name,
+            meta,
+            |machine, target| {
+                let mut answer = if target.default {
+                    machine.describe_default(target)?
+                } else {
+                    machine.describe(target, now)?
+                };
+                if full {
+                    answer.table_schema = Some(machine.table(&target.table)?.schema.to_wire());
+                }
+                Ok(answer)
+            },
+        )
+    }
+
+    /// `FinalizeWriteStream`.
+    pub fn finalize_write_stream(
+        &mut self,
+        now: Millis,
+        meta: &CallMeta,
+        request: &FinalizeWriteStreamRequest,
+    ) -> Reply<FinalizeWriteStreamResponse> {
+        self.stream_call(
+            now,
+            Rpc::FinalizeWriteStream,
+            &request.name,
+            meta,
+            |machine, target| machine.finalize(target, now),
+        )
+    }
+
+    /// `FlushRows`.
+    pub fn flush_rows(
+        &mut self,
+        now: Millis,
+        meta: &CallMeta,
+        request: &FlushRowsRequest,
+    ) -> Reply<FlushRowsResponse> {
+        self.stream_call(
+            now,
+            Rpc::FlushRows,
+            &request.write_stream,
+            meta,
+            |machine, target| {
+                let details = machine.switches.flush_error_details;
+                machine.flush(target, request.offset, now).map_err(|mut refusal| {
+                    // UNCONFIRMED whether a refused flush carries a StorageError; an unknown stream always does.
+                    if !details && refusal.code != Code::NotFound {
+                        refusal.storage = None;
+                    }
+                    refusal
+                })
+            },
+        )
+    }
+
+    /// `BatchCommitWriteStreams`: all or nothing; a refusal of single streams is an OK response that lists them.
+    pub fn batch_commit_write_streams(
+        &mut self,
+        now: Millis,
+        meta: &CallMeta,
+        request: &BatchCommitWriteStreamsRequest,
+    ) -> Reply<BatchCommitWriteStreamsResponse> {
+        let call = Call::new(now, Rpc::BatchCommitWriteStreams, &request.parent, meta);
+        let Some(table) = names::parse_table(&request.parent) else {
+            let refusal =
+                Refusal::invalid(format!("Invalid table name: {}", names::shorten(&request.parent)));
+            return self.refused(call, refusal);
+        };
+        self.call(call, &table, None, |machine| {
+            machine.commit(&table, &request.write_streams, now)
+        })
+    }
+
+    fn stream_call<T>(
+        &mut self,
+        now: Millis,
+        rpc: Rpc,
+        name: &str,
+        meta: &CallMeta,
+        act: impl FnOnce(&mut Self, &Target) -> Result<T, Refusal>,
+    ) -> Reply<T> {
+        let call = Call::new(now, rpc, name, meta);
+        match Target::parse(name) {
+            Ok(target) => self.call(call, &target.table, Some(&target.name), |machine| {
+                act(machine, &target)
+            }),
+            Err(refusal) => self.refused(call, refusal),
+        }
+    }
+
+    /// A call whose name cannot be read: the token is asked for all the same.
+    fn refused<T>(&mut self, call: Call, refusal: Refusal) -> Reply<T> {
+        let token = call.authorization.clone();
+        self.calls.record(call);
+        Reply {
+            delay_ms: 0,
+            result: self.check_token(token.as_deref()).and(Err(refusal)),
+        }
+    }
+
+    fn create(
+        &mut self,
+        parent: &str,
+        table: &TableRef,
+        kind: Option<StreamKind>,
+        now: Millis,
+    ) -> Result<WriteStream, Refusal> {
+        let table_id = self.table(table)?.id;
+        let kind = kind.ok_or_else(|| {
+            Refusal::invalid(format!(
+                "The type of the write stream must be specified. Entity: {parent}"
+            ))
+        })?;
+        let name = format!(
+            "{parent}/streams/{}",
+            names::stream_id(self.seed, self.streams_ever)
+        );
+        self.streams_ever += 1;
+        let target = Target {
+            table: table.clone(),
+            name: name.clone(),
+            default: false,
+        };
+        self.streams
+            .insert(name, Stream::new(target.clone(), table_id, kind, now));
+        let mut answer = self.describe(&target, now)?;
+        answer.table_schema = Some(self.table(table)?.schema.to_wire());
+        Ok(answer)
+    }
+
+    fn describe(&mut self, target: &Target, now: Millis) -> Result<WriteStream, Refusal> {
+        let location = self.location(&target.table);
+        let stream = self.stream(target, now)?;
+        let commit_ms = match stream.kind {
+            StreamKind::Committed => Some(stream.created_ms),
+            StreamKind::Buffered | StreamKind::Pending => stream.committed_ms,
+        };
+        Ok(WriteStream {
+            name: target.name.clone(),
+            r#type: stream.kind.to_wire() as i32,
+            create_time: Some(timestamp(stream.created_ms)),
+            commit_time: commit_ms.map(timestamp),
+            write_mode: WriteMode::Insert as i32,
+            location,
+            ..WriteStream::default()
+        })
+    }
+
+    /// write-api.md 1.2: COMMITTED, without times.
+    fn describe_default(&self, target: &Target) -> Result<WriteStream, Refusal> {
+        self.table(&target.table)?;
+        Ok(WriteStream {
+            name: target.name.clone(),
+            r#type: Type::Committed as i32,
+            write_mode: WriteMode::Insert as i32,
+            location: self.location(&target.table),
+            ..WriteStream::default()
+        })
+    }
+
+    fn location(&self, table: &TableRef) -> String {
+        self.catalog
+            .dataset(&table.dataset_ref())
+            .map(|dataset| dataset.location.clone())
+            .unwrap_or_default()
+    }
+
+    fn finalize(&mut self, target: &Target, now: Millis) -> Result<FinalizeWriteStreamResponse, Refusal> {
+        if target.default {
+            let text = format!("The default stream cannot be finalized. Entity: {}", target.name);
+            return Err(known::wrong_kind(text, &target.name));
+        }
+        let twice = self.switches.finalize_twice_refused;
+        let all = self.switches.finalize_counts_unflushed;
+        let stream = self.stream(target, now)?;
+        if stream.finalized && twice {
+            return Err(known::finalized(&target.name));
+        }
+        stream.finalized = true;
+        let rows = if all || stream.kind == StreamKind::Pending {
+            stream.end
+        } else {
+            stream.visible
+        };
+        Ok(FinalizeWriteStreamResponse {
+            row_count: signed(rows),
+        })
+    }
+
+    fn flush(
+        &mut self,
+        target: &Target,
+        offset: Option<i64>,
+        now: Millis,
+    ) -> Result<FlushRowsResponse, Refusal> {
+        let wrong_kind = |kind: &str| {
+            let name = &target.name;
+            known::wrong_kind(
+                format!("FlushRows is not supported for {kind} streams. Entity: {name}"),
+                name,
+            )
+        };
+        if target.default {
+            self.table(&target.table)?;
+            return Err(wrong_kind("default"));
+        }
+        let switches = self.switches.clone();
+        let stream = self.stream(target, now)?;
+        match stream.kind {
+            StreamKind::Buffered => {}
+            StreamKind::Committed => return Err(wrong_kind("COMMITTED")),
+            StreamKind::Pending => return Err(wrong_kind("PENDING")),
+        }
+        if stream.finalized {
+            return Err(known::finalized(&target.name));
+        }
+        let unset = || {
+            Refusal::invalid(format!(
+                "The offset to flush must be set. Entity: {}",
+                target.name
+            ))
+        };
+        let offset = match (offset, switches.flush_unset) {
+            (Some(offset), _) => offset,
+            (None, FlushUnset::Refuse) => return Err(unset()),
+            (None, FlushUnset::Zero) => 0,
+            (None, FlushUnset::Everything) => signed(stream.end) - 1,
+        };
+        let Ok(last) = u64::try_from(offset) else {
+            return Err(Refusal::invalid(format!(
+                "Invalid offset {offset}. Entity: {}",
+                target.name
+            )));
+        };
+        if last >= stream.end {
+            return Err(known::flush_beyond(&target.name, offset));
+        }
+        if switches.flush_renews_life {
+            stream.traffic_ms = now;
+        }
+        let again = match stream.visible {
+            visible if last >= visible => FlushBelow::Ok,
+            visible if last + 1 == visible => switches.flush_again,
+            _ => switches.flush_below,
+        };
+        if again == FlushBelow::AlreadyExists {
+            let text = format!("Offset {offset} was flushed already. Entity: {}", target.name);
+            return Err(Refusal::new(Code::AlreadyExists, text));
+        }
+        self.publish_stream(target, last + 1, now)?;
+        Ok(FlushRowsResponse { offset })
+    }
+
+    fn commit(
+        &mut self,
+        table: &TableRef,
+        names: &[String],
+        now: Millis,
+    ) -> Result<BatchCommitWriteStreamsResponse, Refusal> {
+        self.table(table)?;
+        if names.is_empty() || names.len() > MAX_COMMIT {
+            let text = format!(
+                "Between 1 and {MAX_COMMIT} streams can be committed, not {}.",
+                names.len()
+            );
+            return Err(Refusal::invalid(text));
+        }
+        let mut targets = Vec::with_capacity(names.len());
+        let mut stream_errors = Vec::new();
+        for name in names {
+            match self.committable(table, name, now) {
+                Ok(target) if targets.contains(&target) => {}
+                Ok(target) => targets.push(target),
+                Err(error) => stream_errors.push(error),
+            }
+        }
+        if !stream_errors.is_empty() {
+            return Ok(BatchCommitWriteStreamsResponse {
+                commit_time: None,
+                stream_errors,
+            });
+        }
+        for target in &targets {
+            self.publish_stream(target, u64::MAX, now)?;
+            self.stream(target, now)?.committed_ms = Some(now);
+        }
+        Ok(BatchCommitWriteStreamsResponse {
+            commit_time: Some(timestamp(now)),
+            stream_errors,
+        })
+    }
+
+    fn committable(&mut self, table: &TableRef, name: &str, now: Millis) -> Result<Target, StorageError> {
+        let refuse = |code: StorageErrorCode, text: String| StorageError {
+            code: code as i32,
+            entity: names::shorten(name),
+            error_message: text,
+        };
+        let not_found = || refuse(StorageErrorCode::StreamNotFound, "Stream not found".to_owned());
+        let target = Target::parse(name).map_err(|_| not_found())?;
+        if target.table != *table {
+            let text = format!("Stream does not belong to table {}", table.path());
+            return Err(refuse(StorageErrorCode::StreamNotFound, text));
+        }
+        let wrong_kind = |actual: &str| {
+            let text = format!("Stream must be created in pending mode, actual: {actual}");
+            refuse(StorageErrorCode::InvalidStreamType, text)
+        };
+        if target.default {
+            return Err(wrong_kind("WRITE_OPTIMIZED"));
+        }
+        let stream = self.stream(&target, now).map_err(|_| not_found())?;
+        match stream.kind {
+            StreamKind::Pending if stream.committed_ms.is_some() => Err(refuse(
+                StorageErrorCode::StreamAlreadyCommitted,
+                "Stream has already been committed".to_owned(),
+            )),
+            StreamKind::Pending if !stream.finalized => Err(refuse(
+                StorageErrorCode::InvalidStreamState,
+                "Stream is not finalized".to_owned(),
+            )),
+            StreamKind::Pending => Ok(target),
+            StreamKind::Committed => Err(wrong_kind("COMMITTED")),
+            StreamKind::Buffered => Err(wrong_kind("BUFFERED")),
+        }
+    }
+}
+
+impl Call {
+    pub(super) fn new(now: Millis, rpc: Rpc, target: &str, meta: &CallMeta) -> Self {
+        Self {
+            at_ms: now,
+            rpc,
+            target: names::shorten(target),
+            authorization: meta.authorization.clone(),
+            routing: meta.routing.clone(),
+            trace_id: String::new(),
+        }
+    }
+}
+
+fn timestamp(ms: Millis) -> prost_types::Timestamp {
+    let nanos = i32::try_from(ms.rem_euclid(1000)).unwrap_or(0) * 1_000_000;
+    prost_types::Timestamp {
+        seconds: ms.div_euclid(1000),
+        nanos,
+    }
+}
+
+fn signed(rows: u64) -> i64 {
+    i64::try_from(rows).unwrap_or(i64::MAX)
+}

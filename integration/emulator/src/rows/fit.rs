@@ -1,0 +1,168 @@
+//! Fits a writer's Arrow schema to a table: which field goes to which column, and what cannot go at all.
+
+use std::collections::HashMap;
+
+use arrow_schema::{DataType, Fields, TimeUnit};
+
+use crate::schema::{Column, Kind, Mode};
+
+/// For each column of a table or STRUCT, where its values come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fit {
+    /// The field's place in the writer's schema; `None` if the writer lacks it.
+    pub(crate) source: Option<usize>,
+    /// For a STRUCT, its own columns.
+    pub(crate) inner: Vec<Fit>,
+}
+
+/// Why a writer schema does not fit; names are dotted paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Misfit {
+    /// Fields that the table lacks.
+    Extra(Vec<String>),
+    /// Fields whose type no rule converts, each with both types.
+    Incompatible(Vec<String>),
+    /// REQUIRED columns that the writer lacks.
+    Missing(Vec<String>),
+    /// Columns with a default value, which the writer leaves to us.
+    Default(Vec<String>),
+    /// A field twice.
+    Twice(String),
+}
+
+/// Fits fields to columns, by name without regard to case.
+pub(crate) fn fit(fields: &Fields, columns: &[Column], unlisted: bool) -> Result<Vec<Fit>, Misfit> {
+    let mut found = Found {
+        unlisted,
+        ..Found::default()
+    };
+    let fits = found.fit(fields, columns, "")?;
+    // Extra fields come first: it is the one that clients act on.
+    if !found.extra.is_empty() {
+        Err(Misfit::Extra(found.extra))
+    } else if !found.incompatible.is_empty() {
+        Err(Misfit::Incompatible(found.incompatible))
+    } else if !found.missing.is_empty() {
+        Err(Misfit::Missing(found.missing))
+    } else if !found.defaults.is_empty() {
+        Err(Misfit::Default(found.defaults))
+    } else {
+        Ok(fits)
+    }
+}
+
+#[derive(Default)]
+struct Found {
+    unlisted: bool,
+    extra: Vec<String>,
+    incompatible: Vec<String>,
+    missing: Vec<String>,
+    defaults: Vec<String>,
+}
+
+impl Found {
+    fn fit(&mut self, fields: &Fields, columns: &[Column], path: &str) -> Result<Vec<Fit>, Misfit> {
+        let mut sources = HashMap::new();
+        for (at, field) in fields.iter().enumerate() {
+            if sources.insert(field.name().to_lowercase(), at).is_some() {
+                return Err(Misfit::Twice(format!("{path}{}", field.name())));
+            }
+        }
+        let mut fits = Vec::with_capacity(columns.len());
+        for column in columns {
+            let name = format!("{path}{}", column.name);
+            let source = sources.remove(&column.name.to_lowercase());
+            let inner = match source.map(|at| fields[at].data_type()) {
+                Some(source) => self.fit_column(source, column, &name)?,
+                None => {
+                    self.absent(column, name);
+                    Vec::new()
+                }
+            };
+            fits.push(Fit { source, inner });
+        }
+        let mut extra: Vec<usize> = sources.into_values().collect();
+        extra.sort_unstable();
+        self.extra
+            .extend(extra.into_iter().map(|at| format!("{path}{}", fields[at].name())));
+        Ok(fits)
+    }
+
+    fn absent(&mut self, column: &Column, name: String) {
+        if column.default_value_expression.is_some() {
+            self.defaults.push(name);
+        } else if column.mode == Mode::Required {
+            self.missing.push(name);
+        }
+    }
+
+    fn fit_column(&mut self, source: &DataType, column: &Column, name: &str) -> Result<Vec<Fit>, Misfit> {
+        let element = match (column.mode, source) {
+            (Mode::Repeated, DataType::List(item)) => item.data_type(),
+            (Mode::Repeated, _) => {
+                self.incompatible.push(format!(
+                    "'{name}' ({source} for REPEATED {})",
+                    column.kind.sql_name()
+                ));
+                return Ok(Vec::new());
+            }
+            _ => source,
+        };
+        match (&column.kind, element) {
+            (Kind::Struct(columns), DataType::Struct(fields)) => {
+                self.fit(fields, columns, &format!("{name}."))
+            }
+            (kind, element) => {
+                let good = takes(kind, element) || (self.unlisted && takes_unlisted(kind, element));
+                if !good {
+                    self.incompatible
+                        .push(format!("'{name}' ({element} for {})", kind.sql_name()));
+                }
+                Ok(Vec::new())
+            }
+        }
+    }
+}
+
+/// Google's table of Arrow types (write-api.md 5.5).
+fn takes(kind: &Kind, source: &DataType) -> bool {
+    use DataType as Arrow;
+    match (kind, source) {
+        (Kind::Bool, Arrow::Boolean)
+        | (Kind::Int64, Arrow::Int8 | Arrow::Int16 | Arrow::Int32 | Arrow::Int64)
+        | (Kind::Float64, Arrow::Float32 | Arrow::Float64)
+        | (Kind::String { .. } | Kind::Json | Kind::Geography, Arrow::Utf8)
+        | (Kind::Bytes { .. }, Arrow::Binary)
+        | (Kind::Date, Arrow::Date32 | Arrow::Int32 | Arrow::Utf8)
+        | (Kind::Time, Arrow::Time64(TimeUnit::Microsecond))
+        | (Kind::Datetime, Arrow::Timestamp(TimeUnit::Microsecond, None)) => true,
+        // Python's sample sends TIMESTAMP without a zone.
+        (Kind::Timestamp, Arrow::Timestamp(TimeUnit::Microsecond, zone)) => is_utc(zone.as_deref()),
+        (Kind::Numeric { .. }, Arrow::Decimal128(precision, scale)) => within(*precision, *scale, 29, 9),
+        (Kind::BigNumeric { .. }, Arrow::Decimal256(precision, scale)) => within(*precision, *scale, 39, 38),
+        _ => false,
+    }
+}
+
+/// What Google's table leaves out and arrow can convert.
+fn takes_unlisted(kind: &Kind, source: &DataType) -> bool {
+    use DataType as Arrow;
+    match (kind, source) {
+        (Kind::Int64, Arrow::UInt8 | Arrow::UInt16 | Arrow::UInt32 | Arrow::UInt64)
+        | (Kind::String { .. } | Kind::Json | Kind::Geography, Arrow::LargeUtf8)
+        | (Kind::Bytes { .. }, Arrow::LargeBinary)
+        | (Kind::Date, Arrow::Date64)
+        | (Kind::Time, Arrow::Time32(_) | Arrow::Time64(_))
+        | (Kind::Datetime, Arrow::Timestamp(_, None)) => true,
+        (Kind::Timestamp, Arrow::Timestamp(_, zone)) => is_utc(zone.as_deref()),
+        _ => false,
+    }
+}
+
+fn is_utc(zone: Option<&str>) -> bool {
+    matches!(zone, None | Some("UTC" | "utc" | "+00:00" | "Z"))
+}
+
+fn within(precision: u8, scale: i8, integer_digits: i16, max_scale: i8) -> bool {
+    (0..=max_scale).contains(&scale) && i16::from(precision) - i16::from(scale) <= integer_digits
+}

@@ -1,0 +1,127 @@
+//! Decodes and checks appended rows, by code of the emulator's own: what BigQuery would refuse is refused here.
+
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::Fields;
+use bigquery_write_proto::wire::{RowError, row_error::RowErrorCode, storage_error::StorageErrorCode};
+use bytes::Bytes;
+
+use crate::machine::{Code, Refusal, Switches};
+use crate::schema::Schema;
+use fit::Misfit;
+
+mod fit;
+mod ipc;
+mod values;
+
+/// What a connection says its rows look like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Writer {
+    /// Arrow fields.
+    Arrow(Fields),
+}
+
+impl Writer {
+    /// Reads a serialized Arrow schema.
+    pub(crate) fn arrow(serialized: &Bytes, stream: &str) -> Result<Self, Refusal> {
+        ipc::read_schema(serialized)
+            .map(Self::Arrow)
+            .map_err(|error| malformed(&error, stream))
+    }
+
+    /// Decodes one request's rows into the table's canonical form, or refuses the whole request.
+    pub(crate) fn decode(
+        &self,
+        serialized: &Bytes,
+        schema: &Schema,
+        stream: &str,
+        switches: &Switches,
+    ) -> Result<RecordBatch, Refusal> {
+        let Self::Arrow(fields) = self;
+        let fits = fit::fit(fields, &schema.columns, switches.unlisted_arrow_types)
+            .map_err(|misfit| misfit.refusal(stream).in_band(switches.schema_error_in_band))?;
+        let columns = ipc::read_batch(serialized, fields).map_err(|error| malformed(&error, stream))?;
+        let mut errors = RowErrors::default();
+        let arrays = values::convert(&columns, &fits, &schema.columns, &mut errors);
+        if !errors.is_empty() {
+            return Err(errors.refusal(stream));
+        }
+        let arrays = arrays.map_err(|error| malformed(&error, stream))?;
+        let options = RecordBatchOptions::new().with_row_count(Some(columns.rows));
+        RecordBatch::try_new_with_options(schema.arrow(), arrays, &options)
+            .map_err(|error| malformed(&error, stream))
+    }
+}
+
+/// What is wrong with single rows: one error a row, the first of it.
+#[derive(Debug, Default)]
+pub(crate) struct RowErrors {
+    errors: std::collections::BTreeMap<usize, String>,
+}
+
+impl RowErrors {
+    /// The list is cut there; Google's "may not be complete".
+    const LIMIT: usize = 1000;
+
+    fn add(&mut self, row: usize, text: impl FnOnce() -> String) {
+        if self.errors.len() < Self::LIMIT {
+            self.errors.entry(row).or_insert_with(text);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.errors.is_empty()
+    }
+
+    /// write-api.md 3.5.
+    fn refusal(self, stream: &str) -> Refusal {
+        let mut refusal = Refusal::invalid(format!(
+            "Errors found while processing rows. Please refer to the row_errors field for details. The list may \
+             not be complete because of the size limitations. Entity: {stream}"
+        ));
+        let code = RowErrorCode::FieldsError as i32;
+        let errors = self.errors.into_iter();
+        refusal.row_errors = errors
+            .map(|(row, message)| RowError {
+                index: row as i64,
+                code,
+                message,
+            })
+            .collect();
+        refusal.in_band(true)
+    }
+}
+
+impl Misfit {
+    /// write-api.md 7.2; the texts other than that of extra fields are UNCONFIRMED.
+    fn refusal(self, stream: &str) -> Refusal {
+        match self {
+            Self::Extra(names) => Refusal::invalid(format!(
+                "Input schema has more fields than BigQuery schema, extra fields: '{}' Entity: {stream}",
+                names.join(",")
+            ))
+            .with(StorageErrorCode::SchemaMismatchExtraFields, stream),
+            Self::Incompatible(fields) => Refusal::invalid(format!(
+                "Found incompatible fields: {} Entity: {stream}",
+                fields.join(", ")
+            )),
+            Self::Missing(names) => Refusal::invalid(format!(
+                "Input schema lacks required fields: '{}' Entity: {stream}",
+                names.join(",")
+            )),
+            Self::Default(names) => Refusal::new(
+                Code::Unimplemented,
+                format!(
+                    "the emulator does not evaluate default values yet; send the fields '{}' Entity: {stream}",
+                    names.join(",")
+                ),
+            ),
+            Self::Twice(name) => Refusal::invalid(format!(
+                "Input schema has the field '{name}' twice Entity: {stream}"
+            )),
+        }
+    }
+}
+
+fn malformed(error: &dyn std::fmt::Display, stream: &str) -> Refusal {
+    Refusal::invalid(format!("Invalid Arrow data: {error}. Entity: {stream}"))
+}

@@ -1,0 +1,149 @@
+//! TLS for both servers, from one certificate.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tonic::transport::{Identity, ServerTlsConfig};
+
+/// A client gets this long to shake hands.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Certificate chain, the server's own first.
+    pub cert: PathBuf,
+    /// Private key.
+    pub key: PathBuf,
+}
+
+/// A certificate or key that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// Not readable.
+    #[error("cannot read {path:?}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Not PEM, or not a certificate or key.
+    #[error("{path:?} is not a PEM {what}: {source}")]
+    Pem {
+        /// The file.
+        path: PathBuf,
+        /// `certificate` or `private key`.
+        what: &'static str,
+        /// Why.
+        source: rustls::pki_types::pem::Error,
+    },
+    /// Certificate and key do not go together.
+    #[error("cannot use the certificate and key for TLS: {0}")]
+    Rejected(#[from] rustls::Error),
+}
+
+/// Both servers' settings.
+pub(crate) struct Tls {
+    cert: Vec<u8>,
+    key: Vec<u8>,
+    http: Arc<rustls::ServerConfig>,
+}
+
+impl TlsFiles {
+    pub(crate) fn read(&self) -> Result<Tls, TlsError> {
+        let (cert, key) = (read(&self.cert)?, read(&self.key)?);
+        let pem = |path: &Path, what| {
+            let path = path.to_owned();
+            move |source| TlsError::Pem { path, what, source }
+        };
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(&cert)
+            .collect::<Result<_, _>>()
+            .map_err(pem(&self.cert, "certificate"))?;
+        let private = PrivateKeyDer::from_pem_slice(&key).map_err(pem(&self.key, "private key"))?;
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut http = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(chain, private)?;
+        http.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // tonic takes the process's provider; if one is installed already, it stays.
+        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+        Ok(Tls {
+            cert,
+            key,
+            http: Arc::new(http),
+        })
+    }
+}
+
+impl Tls {
+    pub(crate) fn tonic(&self) -> ServerTlsConfig {
+        ServerTlsConfig::new()
+            .identity(Identity::from_pem(&self.cert, &self.key))
+            .timeout(HANDSHAKE)
+    }
+
+    pub(crate) fn rustls(self) -> Arc<rustls::ServerConfig> {
+        self.http
+    }
+}
+
+/// A TCP listener whose connections speak TLS.
+pub(crate) struct TlsListener {
+    tcp: TcpListener,
+    acceptor: TlsAcceptor,
+}
+
+impl TlsListener {
+    pub(crate) fn new(tcp: TcpListener, config: Arc<rustls::ServerConfig>) -> Self {
+        Self {
+            tcp,
+            acceptor: TlsAcceptor::from(config),
+        }
+    }
+}
+
+impl axum::serve::Listener for TlsListener {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    // One handshake at a time: the emulator has few clients, and a slow one is cut off.
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            match self.tcp.accept().await {
+                Ok((stream, peer)) => {
+                    let shaken = tokio::time::timeout(HANDSHAKE, self.acceptor.accept(stream)).await;
+                    if let Ok(Ok(stream)) = shaken {
+                        return (stream, peer);
+                    }
+                    tracing::debug!("a client failed the TLS handshake");
+                }
+                // Out of file descriptors, most likely: do not spin.
+                Err(error) => {
+                    tracing::warn!("cannot accept a connection: {error}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        self.tcp.local_addr()
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    std::fs::read(path).map_err(|source| TlsError::Read {
+        path: path.to_owned(),
+        source,
+    })
+}
