@@ -1,0 +1,116 @@
+//! The planned query of one subtask: executed anew each epoch, its output shaped as the sink's columns say.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::{ArrowError, SchemaRef};
+use datafusion::common::DataFusionError;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
+use futures::StreamExt;
+
+use super::{EpochInput, QueryError};
+use crate::sql::session;
+
+/// A physical plan with its input.
+#[derive(Debug)]
+pub(crate) struct Query {
+    plan: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+    columns: SchemaRef,
+}
+
+/// The rows of one epoch.
+pub(crate) struct EpochRows {
+    rows: SendableRecordBatchStream,
+    columns: SchemaRef,
+}
+
+impl Query {
+    pub(crate) async fn plan(
+        plan: &LogicalPlan,
+        columns: SchemaRef,
+        input: Arc<EpochInput>,
+    ) -> Result<Self, QueryError> {
+        let state = session();
+        let plan = state
+            .create_physical_plan(plan)
+            .await
+            .map_err(|error| without_values(&error))?;
+        let config = state.config().clone().with_extension(input);
+        let context = TaskContext::from(&state).with_session_config(config);
+        Ok(Self {
+            plan,
+            context: Arc::new(context),
+            columns,
+        })
+    }
+
+    /// Starts the execution of an epoch; it ends at the input's next barrier.
+    pub(crate) fn execute(&self) -> Result<EpochRows, QueryError> {
+        // A plan counts every execution in its metrics for ever; one built anew starts at nothing, so that epochs cost the same.
+        let plan = Arc::clone(&self.plan)
+            .transform_up(|node| {
+                let children = node.children().into_iter().map(Arc::clone).collect();
+                node.with_new_children(children).map(Transformed::yes)
+            })
+            .map_err(|error| without_values(&error))?;
+        let rows = plan
+            .data
+            .execute(0, Arc::clone(&self.context))
+            .map_err(|error| without_values(&error))?;
+        Ok(EpochRows {
+            rows,
+            columns: Arc::clone(&self.columns),
+        })
+    }
+}
+
+impl EpochRows {
+    /// The next rows, `None` at the barrier. May be dropped while it waits.
+    pub(crate) async fn next(&mut self) -> Option<Result<RecordBatch, QueryError>> {
+        let rows = self.rows.next().await?;
+        Some(
+            rows.map_err(|error| without_values(&error))
+                .and_then(|batch| self.shape(&batch)),
+        )
+    }
+
+    fn shape(&self, batch: &RecordBatch) -> Result<RecordBatch, QueryError> {
+        for (field, column) in self.columns.fields().iter().zip(batch.columns()) {
+            if !field.is_nullable() && column.null_count() > 0 {
+                return Err(QueryError::NullInRequired {
+                    column: field.name().clone(),
+                });
+            }
+        }
+        RecordBatch::try_new(Arc::clone(&self.columns), batch.columns().to_vec())
+            .map_err(|_| failed("its output does not have the sink's column types"))
+    }
+}
+
+fn failed(reason: &str) -> QueryError {
+    QueryError::Failed {
+        reason: reason.to_owned(),
+    }
+}
+
+/// The library's texts show the values of rows; only the kind of failure is kept.
+fn without_values(error: &DataFusionError) -> QueryError {
+    match error.find_root() {
+        DataFusionError::ArrowError(error, _) => match error {
+            ArrowError::DivideByZero => failed("a division by zero; guard it with nullif(divisor, 0)"),
+            ArrowError::ArithmeticOverflow(_) => {
+                failed("the result of an operation is out of its type's range")
+            }
+            ArrowError::CastError(_) | ArrowError::ParseError(_) | ArrowError::InvalidArgumentError(_) => {
+                failed("a value cannot be cast to the type asked for; TRY_CAST gives NULL for such values")
+            }
+            _ => failed("an expression cannot be computed"),
+        },
+        DataFusionError::ResourcesExhausted(_) => failed("it needs more memory than there is"),
+        _ => failed("an expression cannot be computed"),
+    }
+}

@@ -1,0 +1,166 @@
+//! Where rows come from: connectors, their options, and the position each goes on from after a checkpoint.
+
+mod csv;
+mod impulse;
+mod json;
+mod reader;
+mod single_file;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use async_trait::async_trait;
+use thiserror::Error;
+use tokio::time::Instant;
+
+pub use impulse::ImpulseConfig;
+pub(crate) use reader::{Reader, SourceSnapshot};
+pub use single_file::{BadData, CsvOptions, Format, SingleFileConfig};
+
+use crate::sql::{OptionReader, SourceTable};
+use crate::store::SourcePosition;
+
+/// Connectors that can be read from.
+pub(crate) const CONNECTORS: [&str; 2] = ["impulse", "single_file"];
+
+/// A source's connector and options.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SourceConfig {
+    /// Numbered rows at a rate.
+    Impulse(ImpulseConfig),
+    /// One local file.
+    SingleFile(SingleFileConfig),
+}
+
+/// Why a source cannot go on. The text holds no row values.
+#[derive(Debug, Error)]
+pub enum SourceError {
+    /// A file cannot be opened or read.
+    #[error("cannot {doing} {file}: {source}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// The file.
+        file: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A record of the input is not what the table declares.
+    #[error("{file}, line {line}: {reason}; mend the line, or set bad_data = 'drop' to leave such lines out")]
+    BadLine {
+        /// The file.
+        file: String,
+        /// Line number, from 1.
+        line: u64,
+        /// What is wrong, without values.
+        reason: String,
+    },
+    /// The file as a whole does not serve.
+    #[error("{file}: {reason}")]
+    File {
+        /// The file.
+        file: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// The stored position cannot be used.
+    #[error("the stored position of source {name} cannot be used: {reason}; start anew with --new-state")]
+    Position {
+        /// The source.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl SourceError {
+    /// Whether a restart may outlive it: true for a failure to read, false for wrong data.
+    #[must_use]
+    pub fn restart_may_help(&self) -> bool {
+        matches!(self, Self::Io { doing: "read", .. })
+    }
+}
+
+/// Something that yields rows from a position. One reader task drives it.
+#[async_trait]
+pub(crate) trait Source: Send {
+    /// When the next batch may be taken; `None` for at once.
+    fn due(&self) -> Option<Instant>;
+
+    /// The next rows, `None` at the end.
+    async fn next(&mut self) -> Result<Option<RecordBatch>, SourceError>;
+
+    /// Rows left out so far because of `bad_data = 'drop'`.
+    fn rejected(&self) -> u64 {
+        0
+    }
+
+    /// Where to go on after the rows handed out so far.
+    fn position(&self) -> Vec<u8>;
+}
+
+/// What a run says about its sources.
+#[derive(Clone, Debug)]
+pub(crate) struct Opening {
+    /// Instances of the sink; a source without a single reader runs in each.
+    pub(crate) parallelism: u32,
+    /// Folder that relative paths count from.
+    pub(crate) folder: PathBuf,
+    /// Files to read in place of others, by the path as the SQL has it.
+    pub(crate) replaced: BTreeMap<String, PathBuf>,
+    /// Limit for files, in rows a second.
+    pub(crate) rate: Option<f64>,
+}
+
+/// One source to be driven, with the subtasks its batches go to, in turn.
+pub(crate) struct Opened {
+    pub(crate) name: String,
+    pub(crate) source: Box<dyn Source>,
+    pub(crate) subtasks: Vec<usize>,
+}
+
+/// Reads a source's options; `None` after a mistake.
+pub(crate) fn configure(
+    connector: &str,
+    columns: Option<SchemaRef>,
+    options: OptionReader<'_>,
+) -> Option<(SourceConfig, SchemaRef)> {
+    if connector == "impulse" {
+        impulse::configure(columns, options)
+    } else {
+        single_file::configure(columns, options)
+    }
+}
+
+/// Opens a table's source at its stored positions, or at its begin.
+pub(crate) async fn open(
+    table: &SourceTable,
+    opening: &Opening,
+    stored: &[SourcePosition],
+) -> Result<Vec<Opened>, SourceError> {
+    match &table.config {
+        SourceConfig::Impulse(config) => impulse::open(&table.name, config, opening, stored),
+        SourceConfig::SingleFile(config) => {
+            let source =
+                single_file::open(&table.name, config, table.columns.clone(), opening, stored).await?;
+            let subtasks = (0..opening.parallelism as usize).collect();
+            Ok(vec![Opened {
+                name: table.name.clone(),
+                source: Box::new(source),
+                subtasks,
+            }])
+        }
+    }
+}
+
+impl SourceConfig {
+    /// What must stay the same between runs on one state.
+    pub(crate) fn identity(&self) -> String {
+        match self {
+            Self::Impulse(config) => config.identity(),
+            Self::SingleFile(config) => config.identity(),
+        }
+    }
+}
