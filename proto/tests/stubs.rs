@@ -1,5 +1,7 @@
 //! The generated client talks to the generated server over an in-memory pipe.
 
+#![allow(clippy::unwrap_used)] // helpers are tests too
+
 use std::pin::Pin;
 
 use bigquery_write_proto::wire::append_rows_response::{AppendResult, Response as AppendAnswer};

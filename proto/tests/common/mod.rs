@@ -1,0 +1,89 @@
+//! What the tests of `rows` share: tables in a line, and a decoder that knows nothing of the encoder.
+
+#![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used)] // shared by tests that use a part each
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_buffer::Buffer;
+use arrow_ipc::reader::StreamDecoder;
+use arrow_schema::{Field, Schema, SchemaRef};
+use bigquery_write_proto::rows::{
+    ConvertError, Converted, RowEncoder, RowErrors, RowOptions, SubMicroseconds,
+};
+use bigquery_write_proto::wire::table_field_schema::{Mode, Type};
+use bigquery_write_proto::wire::{TableFieldSchema, TableSchema};
+
+pub const TRUNCATE: RowOptions = RowOptions {
+    sub_microseconds: SubMicroseconds::Truncate,
+};
+pub const REFUSE: RowOptions = RowOptions {
+    sub_microseconds: SubMicroseconds::Refuse,
+};
+
+/// A nullable column.
+pub fn column(name: &str, r#type: Type) -> TableFieldSchema {
+    TableFieldSchema {
+        name: name.to_owned(),
+        r#type: r#type.into(),
+        mode: Mode::Nullable.into(),
+        ..Default::default()
+    }
+}
+
+pub fn required(mut column: TableFieldSchema) -> TableFieldSchema {
+    column.mode = Mode::Required.into();
+    column
+}
+
+pub fn repeated(mut column: TableFieldSchema) -> TableFieldSchema {
+    column.mode = Mode::Repeated.into();
+    column
+}
+
+pub fn record(name: &str, fields: Vec<TableFieldSchema>) -> TableFieldSchema {
+    TableFieldSchema {
+        fields,
+        ..column(name, Type::Struct)
+    }
+}
+
+pub fn table(fields: Vec<TableFieldSchema>) -> TableSchema {
+    TableSchema { fields }
+}
+
+pub fn schema(fields: Vec<Field>) -> SchemaRef {
+    Arc::new(Schema::new(fields))
+}
+
+/// A batch of one nullable column `x`.
+pub fn batch(array: ArrayRef) -> RecordBatch {
+    let schema = schema(vec![Field::new("x", array.data_type().clone(), true)]);
+    RecordBatch::try_new(schema, vec![array]).unwrap()
+}
+
+/// Converts one column `x`.
+pub fn convert(
+    array: ArrayRef,
+    column: TableFieldSchema,
+    options: RowOptions,
+) -> Result<Converted, RowErrors> {
+    let batch = batch(array);
+    let encoder = RowEncoder::new(&batch.schema(), &table(vec![column]), options).unwrap();
+    encoder.convert(&batch).map_err(|error| match error {
+        ConvertError::Rows(rows) => rows,
+        other => panic!("{other}"),
+    })
+}
+
+/// What a server sees: the schema's bytes and the batch's bytes, one behind the other.
+pub fn decode(encoder: &RowEncoder, message: &[u8]) -> RecordBatch {
+    // The decoder wants bytes behind an empty body.
+    const END: [u8; 8] = [255, 255, 255, 255, 0, 0, 0, 0];
+    let mut bytes = Buffer::from([encoder.writer_schema(), message, &END].concat());
+    let mut decoder = StreamDecoder::new();
+    let batch = decoder.decode(&mut bytes).unwrap().expect("a whole record batch");
+    assert_eq!(decoder.schema().as_ref(), Some(encoder.wire_schema()));
+    assert_eq!(bytes.as_slice(), END, "nothing follows the batch");
+    batch
+}
