@@ -5,6 +5,8 @@ mod error;
 mod host;
 pub mod options;
 pub mod tables;
+#[cfg(test)]
+mod testing;
 pub mod transport;
 
 pub use bigquery_sink_state::{Epoch, RowCount, SubtaskIndex};

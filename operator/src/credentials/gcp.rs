@@ -135,7 +135,7 @@ impl Key {
 
 /// The signed assertion goes there, which is as good as the key for an hour: TLS, or this machine. (gcp_auth would panic on a
 /// text that is no address.)
-fn check_token_uri(uri: &str) -> Result<(), String> {
+pub(super) fn check_token_uri(uri: &str) -> Result<(), String> {
     let uri = url::Url::parse(uri).map_err(|error| error.to_string())?;
     uri.as_str()
         .parse::<http::Uri>()
@@ -151,7 +151,7 @@ fn check_token_uri(uri: &str) -> Result<(), String> {
 }
 
 /// Puts environment variables in place of `{{ NAME }}`, as the engine does.
-fn substitute(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<String, CredentialError> {
+pub(super) fn substitute(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<String, CredentialError> {
     let wrong = |what: String| CredentialError::new(format!("option 'credentials': {what}"), false);
     let mut result = String::new();
     let mut rest = text;

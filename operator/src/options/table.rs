@@ -240,7 +240,7 @@ pub const OPTIONS: &[OptionSpec] = {
             "write.missing_values",
             Value("null"),
             OneOf(&[now("null"), later("default", Rows)]),
-            Rows,
+            Now,
             "What a column the pipeline does not write gets: NULL or its default expression.",
         ),
         spec(

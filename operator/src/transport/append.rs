@@ -88,7 +88,7 @@ pub struct SendError;
 /// The sending half. Dropping it lets the server answer what was sent and end the call.
 #[derive(Debug)]
 pub struct AppendSender {
-    requests: mpsc::Sender<AppendRowsRequest>,
+    pub(super) requests: mpsc::Sender<AppendRowsRequest>,
     /// What the first request carries besides its rows (write-api.md 1.2).
     opening: Option<Opening>,
 }

@@ -6,7 +6,7 @@ use std::io;
 
 use bigquery_write_proto::status::{OffsetMismatch, Refusal};
 use bigquery_write_proto::wire::StorageError;
-use tonic::{Code, Status};
+use tonic::{Code, ConnectError, Status};
 
 use crate::credentials::CredentialError;
 use crate::options::Endpoint;
@@ -42,12 +42,9 @@ impl CallError {
         self
     }
 
-    /// What the call's status says. If the server was not reached, the text names the endpoint and what stood in the way.
+    /// What the call's status says. If the network failed, the text names the endpoint and what happened to it.
     pub(super) fn from_status(status: Status, endpoint: &Endpoint) -> Self {
-        let message = match network_reason(&status) {
-            Some(reason) => format!("cannot reach {endpoint}: {reason}"),
-            None => status.message().to_owned(),
-        };
+        let message = network_failure(&status, endpoint).unwrap_or_else(|| status.message().to_owned());
         let storage_error = Refusal::from_call(&status).storage;
         Self {
             code: status.code(),
@@ -71,6 +68,14 @@ impl CallError {
     #[must_use]
     pub fn offsets(&self) -> Option<OffsetMismatch> {
         offsets(self.code, &self.message, self.storage_error.as_ref())
+    }
+
+    /// Whether no attempt can succeed until someone changes an option, a certificate or a credential.
+    #[must_use]
+    pub fn needs_change(&self) -> bool {
+        let untrusted = |error: &rustls::Error| matches!(error, rustls::Error::InvalidCertificate(_));
+        self.credentials().is_some_and(|error| !error.is_passing())
+            || causes(self).filter_map(tls_error).any(untrusted)
     }
 
     /// Why no token could be had, if that is why the call failed.
@@ -104,33 +109,43 @@ pub(super) fn offsets(code: Code, message: &str, storage: Option<&StorageError>)
     .offsets()
 }
 
-/// What kept the call from the server, in plain words; none if the server answered.
-fn network_reason(status: &Status) -> Option<String> {
-    let causes: Vec<&(dyn Error + 'static)> =
-        std::iter::successors(status.source(), |&cause| cause.source()).collect();
-    let tls = causes.iter().find_map(|cause| {
-        let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        inner
-            .and_then(|inner| inner.downcast_ref())
-            .or_else(|| cause.downcast_ref::<rustls::Error>())
-    });
-    if let Some(error) = tls {
-        return Some(tls_reason(error));
+/// What the network did, in plain words; none if the server answered.
+fn network_failure(status: &Status, endpoint: &Endpoint) -> Option<String> {
+    if let Some(error) = causes(status).find_map(tls_error) {
+        return Some(format!(
+            "cannot reach {endpoint}: TLS failed: {}",
+            tls_reason(error)
+        ));
     }
-    causes.last().map(ToString::to_string)
+    let what = if causes(status).any(|cause| cause.is::<ConnectError>()) {
+        "cannot reach"
+    } else {
+        "lost the connection to"
+    };
+    causes(status)
+        .last()
+        .map(|cause| format!("{what} {endpoint}: {cause}"))
+}
+
+fn causes(error: &dyn Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(error.source(), |&cause| cause.source())
+}
+
+fn tls_error<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    let within = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    cause
+        .downcast_ref()
+        .or_else(|| within.and_then(|within| within.downcast_ref()))
 }
 
 fn tls_reason(error: &rustls::Error) -> String {
     use rustls::{CertificateError, Error};
     match error {
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "TLS failed: its certificate is signed by an authority that is not trusted; give the authority's PEM file as option \
-             'endpoint.ca'"
-                .to_owned()
+        // A bad signature is what another authority of the same name leaves behind.
+        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+            "its certificate is signed by an authority that is not trusted; give the authority's PEM file as option 'endpoint.ca'".to_owned()
         }
-        Error::InvalidMessage(_) => {
-            format!("TLS failed: {error}; perhaps the server speaks plaintext there, then the address begins with http://")
-        }
-        error => format!("TLS failed: {error}"),
+        Error::InvalidMessage(_) => format!("{error}; if the server speaks plaintext there, its address begins with http://"),
+        error => error.to_string(),
     }
 }

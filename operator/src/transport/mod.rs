@@ -210,7 +210,8 @@ impl Transport {
         Ok(answer.offset)
     }
 
-    /// Opens an append call. Returns at once; the call is made in the background, and what becomes of it is told by the receiver.
+    /// Opens an append call. Returns at once; the call is made in the background (within a tokio runtime), and what becomes of it is told by
+    /// the receiver. BigQuery wants the first request soon (write-api.md 2.1), so open it with rows at hand.
     ///
     /// `capacity` is the number of requests that wait in memory, beyond what the HTTP/2 connection buffers.
     #[must_use]
@@ -224,7 +225,7 @@ impl Transport {
         append::open(Arc::clone(&self.inner), stream, writer_schema, trace_id, capacity)
     }
 
-    /// One call with a deadline. A refused token is replaced once: the clock that says it is good may be wrong.
+    /// One call with a deadline, which is ours alone: a call given up is reset, and the server sees that. A refused token is replaced once: the clock that says it is good may be wrong.
     async fn unary<Q, A, F, R>(
         &self,
         deadline: Duration,
@@ -248,7 +249,6 @@ impl Transport {
                 let (headers, token) = caller.headers(route).await?;
                 let mut attempt = Request::new(request.clone());
                 *attempt.metadata_mut() = headers;
-                attempt.set_timeout(deadline);
                 let status = match call(client(channels.unary()), attempt).await {
                     Ok(answer) => return Ok(answer.into_inner()),
                     Err(status) => status,

@@ -1,5 +1,8 @@
 //! Creates a missing table from the pipeline's columns (`table.create = 'if_missing'`), through Google's own client.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 
