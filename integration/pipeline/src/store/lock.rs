@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::names::{self, LOCK};
 use super::{StoreError, TakeOver};
@@ -48,25 +48,32 @@ enum Attempt {
     Held(String),
 }
 
-fn try_lock(path: &PathBuf) -> io::Result<Attempt> {
+fn try_lock(path: &Path) -> io::Result<Attempt> {
     for _ in 0..TRIES {
-        let mut file = OpenOptions::new()
+        let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .open(path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(Attempt::Held(holder(&mut file))),
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
-        if is_still_named(&file, path)? {
-            write_holder(&mut file)?;
-            return Ok(Attempt::Ours(file));
+        if let Some(attempt) = try_opened(file, path)? {
+            return Ok(attempt);
         }
     }
     Err(io::Error::other("the lock file is replaced again and again"))
+}
+
+/// `None`: it was replaced since it was opened, so its lock says nothing.
+fn try_opened(mut file: File, path: &Path) -> io::Result<Option<Attempt>> {
+    match file.try_lock() {
+        Ok(()) if is_still_named(&file, path)? => {
+            write_holder(&mut file)?;
+            Ok(Some(Attempt::Ours(file)))
+        }
+        Ok(()) => Ok(None),
+        Err(TryLockError::WouldBlock) => Ok(Some(Attempt::Held(holder(&mut file)))),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
 }
 
 fn replace(root: &Path, path: &Path) -> io::Result<File> {
@@ -82,7 +89,7 @@ fn replace(root: &Path, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether the name still leads to this file: a forced take-over may have replaced it since it was opened.
+/// Whether the name still leads to this file.
 fn is_still_named(file: &File, path: &Path) -> io::Result<bool> {
     let held = file.metadata()?;
     match fs::metadata(path) {
@@ -104,4 +111,40 @@ fn holder(file: &mut File) -> String {
     let read = file.take(32).read_to_string(&mut text);
     let process = read.ok().and_then(|_| text.trim().parse::<u32>().ok());
     process.map_or_else(|| "unknown".to_owned(), |process| process.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_file_that_was_replaced_after_it_was_opened_is_not_taken_for_the_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(LOCK);
+        let open = || OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let forced = FolderLock::acquire(folder.path(), TakeOver::Refuse).unwrap();
+        let late = open();
+        let _newer = FolderLock::acquire(folder.path(), TakeOver::Force).unwrap();
+        drop(forced);
+        assert!(try_opened(late, &path).unwrap().is_none());
+        assert!(matches!(
+            try_opened(open(), &path).unwrap(),
+            Some(Attempt::Held(_))
+        ));
+    }
+
+    #[test]
+    fn a_lock_file_that_names_no_process_reads_as_unknown() {
+        let folder = tempfile::tempdir().unwrap();
+        let held = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(folder.path().join(LOCK))
+            .unwrap();
+        held.lock().unwrap();
+        match FolderLock::acquire(folder.path(), TakeOver::Refuse) {
+            Err(StoreError::InUse { holder, .. }) => assert_eq!(holder, "unknown"),
+            other => panic!("{other:?}"),
+        }
+    }
 }
