@@ -74,11 +74,13 @@ impl fmt::Display for ColumnProblem {
         match &self.kind {
             Kind::Unknown { pipeline } => write!(
                 f,
-                "the pipeline writes {pipeline}, the table has no such column; add it to the table, or rename or drop it in the query"
+                "the pipeline writes {pipeline}, the table has no such column; \
+                 add it to the table, or rename or drop it in the query"
             ),
             Kind::MissingRequired { table } => write!(
                 f,
-                "the table requires {table} NOT NULL without default, the pipeline does not write it; add it to the query, or make it nullable"
+                "the table requires {table} NOT NULL without default, the pipeline does not write it; \
+                 add it to the query, or make it nullable"
             ),
             Kind::Type {
                 pipeline,
@@ -98,11 +100,13 @@ impl fmt::Display for ColumnProblem {
             }
             Kind::Unsupported { pipeline, table } => write!(
                 f,
-                "the pipeline writes {pipeline}, the table has {table}, which is not yet supported; drop it in the query"
+                "the pipeline writes {pipeline}, the table has {table}, which is not yet supported; \
+                 drop it in the query"
             ),
             Kind::NoColumnType { pipeline } => write!(
                 f,
-                "the pipeline writes {pipeline}, which no BigQuery type holds; cast it to another type in the query"
+                "the pipeline writes {pipeline}, which no BigQuery type holds; \
+                 cast it to another type in the query"
             ),
             Kind::Name { reason } => write!(
                 f,

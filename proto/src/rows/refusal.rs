@@ -11,6 +11,8 @@ const LISTED: usize = 10;
 pub struct RowErrors {
     /// The first errors by row, at most ten.
     pub errors: Vec<RowError>,
+    /// Number of errors, listed or not. A row may have several.
+    pub total: u64,
     /// Index of every refused row, ascending.
     pub rows: Vec<usize>,
 }
@@ -63,6 +65,7 @@ pub(super) struct Report {
     /// One mark per row; empty until the first error.
     refused: Vec<bool>,
     errors: Vec<RowError>,
+    total: u64,
     truncated: u64,
 }
 
@@ -81,6 +84,7 @@ impl Report {
             rows,
             refused: Vec::new(),
             errors: Vec::new(),
+            total: 0,
             truncated: 0,
         }
     }
@@ -92,6 +96,7 @@ impl Report {
         if let Some(mark) = self.refused.get_mut(row) {
             *mark = true;
         }
+        self.total += 1;
         let error = || RowError {
             row,
             column: column.to_owned(),
@@ -119,10 +124,15 @@ impl Report {
             return Ok(());
         }
         self.errors.sort_by_key(|error| error.row);
-        let marks = self.refused.iter().enumerate();
+        let rows = self
+            .refused
+            .iter()
+            .enumerate()
+            .filter_map(|(row, &refused)| refused.then_some(row));
         Err(RowErrors {
+            rows: rows.collect(),
             errors: self.errors,
-            rows: marks.filter_map(|(row, &bad)| bad.then_some(row)).collect(),
+            total: self.total,
         })
     }
 }
@@ -146,10 +156,10 @@ impl fmt::Display for RowErrors {
             f.write_str(if number == 0 { ": " } else { "; " })?;
             error.fmt(f)?;
         }
-        if self.errors.len() == LISTED {
-            f.write_str("; (more may follow)")?;
+        match self.total.saturating_sub(self.errors.len() as u64) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
         }
-        Ok(())
     }
 }
 

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
-use arrow_buffer::Buffer;
+use arrow_array::{ArrayRef, Decimal128Array, Decimal256Array, RecordBatch};
+use arrow_buffer::{Buffer, i256};
 use arrow_ipc::reader::StreamDecoder;
 use arrow_schema::{Field, Schema, SchemaRef};
 use bigquery_write_proto::rows::{
@@ -86,4 +86,36 @@ pub fn decode(encoder: &RowEncoder, message: &[u8]) -> RecordBatch {
     assert_eq!(decoder.schema().as_ref(), Some(encoder.wire_schema()));
     assert_eq!(bytes.as_slice(), END, "nothing follows the batch");
     batch
+}
+
+pub fn numeric(precision: i64, scale: i64) -> TableFieldSchema {
+    TableFieldSchema {
+        precision,
+        scale,
+        ..column("x", Type::Numeric)
+    }
+}
+
+pub fn limited(r#type: Type, max_length: i64) -> TableFieldSchema {
+    TableFieldSchema {
+        max_length,
+        ..column("x", r#type)
+    }
+}
+
+pub fn decimals(values: Vec<Option<i128>>, precision: u8, scale: i8) -> ArrayRef {
+    Arc::new(
+        Decimal128Array::from(values)
+            .with_precision_and_scale(precision, scale)
+            .unwrap(),
+    )
+}
+
+pub fn wide_decimals(values: &[&str], scale: i8) -> ArrayRef {
+    let values = values.iter().map(|text| i256::from_string(text).unwrap());
+    Arc::new(
+        Decimal256Array::from_iter_values(values)
+            .with_precision_and_scale(76, scale)
+            .unwrap(),
+    )
 }
