@@ -18,11 +18,8 @@ use crate::catalog::{CatalogError, DatasetRef, TableRef};
 use crate::faults::{FaultPlan, FaultPlanError, FaultReport};
 use crate::grpc::Service;
 use crate::machine::{Call, Machine, Refusal, StreamInfo, Switches, Visibility};
-mod rest {
-    pub(super) fn router(_: crate::shared::Shared) -> axum::Router {
-        axum::Router::new()
-    }
-}
+use crate::query::{QueryError, QueryOutput, query};
+use crate::rest;
 use crate::schema::Schema;
 use crate::shared::{Clock, Shared, system_clock};
 use crate::tls::{TlsError, TlsFiles, TlsListener};
@@ -250,6 +247,20 @@ impl Handle {
     pub fn rows(&self, table: &TableRef) -> Result<RecordBatch, CatalogError> {
         self.shared
             .with(|machine| machine.catalog.table(table).map(|table| table.all_rows()))
+    }
+
+    /// Runs a SELECT in BigQuery's dialect over the rows that are visible now. Names without a project are those of
+    /// `project`, names without a dataset those of `default_dataset`.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    pub async fn query(
+        &self,
+        project: &str,
+        default_dataset: Option<&DatasetRef>,
+        sql: &str,
+    ) -> Result<QueryOutput, QueryError> {
+        query(&self.shared, project, default_dataset, sql).await
     }
 
     /// Every live stream, by name.

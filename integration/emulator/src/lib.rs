@@ -20,8 +20,11 @@ pub mod shared;
 
 mod emulator;
 mod grpc;
+mod query;
+mod rest;
 mod rows;
 mod tls;
 
 pub use emulator::{Config, Emulator, Handle, StartError};
+pub use query::{QUERY_TIME_LIMIT, QueryError, QueryOutput};
 pub use tls::{TlsError, TlsFiles};

@@ -1,0 +1,126 @@
+//! One query in DataFusion, with nothing but its snapshot.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::SchemaRef;
+use datafusion::common::SchemaError;
+use datafusion::datasource::MemTable;
+use datafusion::error::DataFusionError;
+use datafusion::execution::context::SQLOptions;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::sql::TableReference;
+use datafusion::sql::parser::Statement as EngineStatement;
+use datafusion::sql::sqlparser::ast::{Query, Statement};
+use futures::TryStreamExt as _;
+
+use crate::query::identifiers::{Spelling, apply_outputs, name_outputs};
+use crate::query::{QueryError, QueryOutput, Snapshot, expressions, tables, types};
+
+/// Memory for sorts, joins and aggregates of one query, in bytes.
+const MEMORY: usize = 512 << 20;
+/// Largest result, in bytes of Arrow.
+const LARGEST_RESULT: usize = 512 << 20;
+
+/// Runs a query whose tables are already resolved.
+pub(super) async fn run(mut query: Box<Query>, snapshot: Vec<Snapshot>) -> Result<QueryOutput, QueryError> {
+    let context = context().map_err(|error| explain(&error, &snapshot))?;
+    let mut spelling = Spelling::default();
+    for (i, table) in snapshot.iter().enumerate() {
+        let provider = provider(table, &mut spelling).map_err(|error| explain(&error, &snapshot))?;
+        let name = TableReference::bare(tables::internal_name(i));
+        context
+            .register_table(name, Arc::new(provider))
+            .map_err(|error| explain(&error, &snapshot))?;
+    }
+    let outputs = name_outputs(&mut query);
+    expressions::translate(&mut query);
+    spelling.apply(&mut query)?;
+    let (result, batches) = execute(&context, query, &snapshot).await?;
+    let mut schema = types::result_schema(&result)?;
+    apply_outputs(&outputs, &mut schema)?;
+    let rows = types::result_rows(&batches, &schema)?;
+    Ok(QueryOutput { schema, rows })
+}
+
+/// One partition: rows without an ORDER BY come in the order in which they became visible.
+fn context() -> Result<SessionContext, DataFusionError> {
+    let runtime = RuntimeEnvBuilder::new()
+        .with_memory_limit(MEMORY, 1.0)
+        .build_arc()?;
+    let config = SessionConfig::new().with_target_partitions(1);
+    Ok(SessionContext::new_with_config_rt(config, runtime))
+}
+
+fn provider(table: &Snapshot, spelling: &mut Spelling) -> Result<MemTable, DataFusionError> {
+    let schema = types::tagged(&spelling.columns(&table.schema.columns));
+    let batches = table.rows.iter().map(|batch| types::retype(batch, &schema));
+    MemTable::try_new(Arc::clone(&schema), vec![batches.collect::<Result<_, _>>()?])
+}
+
+async fn execute(
+    context: &SessionContext,
+    query: Box<Query>,
+    snapshot: &[Snapshot],
+) -> Result<(SchemaRef, Vec<RecordBatch>), QueryError> {
+    let explain = |error: DataFusionError| explain(&error, snapshot);
+    let statement = EngineStatement::Statement(Box::new(Statement::Query(query)));
+    let plan = context
+        .state()
+        .statement_to_plan(statement)
+        .await
+        .map_err(explain)?;
+    let read_only = SQLOptions::new()
+        .with_allow_ddl(false)
+        .with_allow_dml(false)
+        .with_allow_statements(false);
+    read_only.verify_plan(&plan).map_err(explain)?;
+    let frame = context.execute_logical_plan(plan).await.map_err(explain)?;
+    let mut stream = frame.execute_stream().await.map_err(explain)?;
+    let schema = stream.schema();
+    let (mut batches, mut bytes) = (Vec::new(), 0);
+    while let Some(batch) = stream.try_next().await.map_err(explain)? {
+        bytes += size(&batch);
+        if bytes > LARGEST_RESULT {
+            return Err(QueryError::TooLarge);
+        }
+        batches.push(batch);
+    }
+    Ok((schema, batches))
+}
+
+/// Bytes of a batch's own rows; what it shares with a larger one does not count.
+fn size(batch: &RecordBatch) -> usize {
+    let sizes = batch
+        .columns()
+        .iter()
+        .map(|array| array.to_data().get_slice_memory_size());
+    sizes.map(|size| size.unwrap_or(0)).sum()
+}
+
+/// An engine error in BigQuery's terms.
+fn explain(error: &DataFusionError, snapshot: &[Snapshot]) -> QueryError {
+    match error {
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
+            explain(inner, snapshot)
+        }
+        DataFusionError::Shared(inner) => explain(inner, snapshot),
+        DataFusionError::Collection(errors) if !errors.is_empty() => explain(&errors[0], snapshot),
+        DataFusionError::SchemaError(SchemaError::FieldNotFound { field, .. }, _) => {
+            QueryError::Invalid(format!("Unrecognized name: {}", field.name))
+        }
+        DataFusionError::SchemaError(SchemaError::AmbiguousReference { field }, _) => {
+            QueryError::Invalid(format!("Column name {} is ambiguous", field.name))
+        }
+        DataFusionError::ResourcesExhausted(text) => QueryError::Resources(text.clone()),
+        DataFusionError::Internal(text) => QueryError::Internal(text.clone()),
+        other => {
+            let mut text = other.strip_backtrace();
+            for (i, table) in snapshot.iter().enumerate().rev() {
+                text = text.replace(&tables::internal_name(i), &table.name.table);
+            }
+            QueryError::Invalid(text)
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! `datasets.insert`, `get`, `list`, `delete`.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use crate::catalog::{Dataset, DatasetRef};
+use crate::rest::Api;
+use crate::rest::error::ApiError;
+use crate::rest::request::{Body, Params, page_token, take_reference};
+
+/// Entries of a list page, unless the caller asks for fewer.
+pub(super) const LIST_PAGE: u64 = 1000;
+
+/// Fields of the resource that the server computes.
+const COMPUTED: [&str; 8] = [
+    "kind", "etag", "id", "selfLink", "location", "creationTime", "lastModifiedTime", "type",
+];
+
+pub(super) async fn insert(
+    State(api): State<Api>,
+    Path(project): Path<String>,
+    Body(mut body): Body,
+) -> Result<Json<Value>, ApiError> {
+    let id = take_reference(&mut body, "datasetReference", "datasetId", &[("projectId", &project)])?;
+    let location = body.get("location").and_then(Value::as_str).unwrap_or_default().to_owned();
+    COMPUTED.iter().for_each(|field| drop(body.remove(*field)));
+    let name = DatasetRef::new(project, id);
+    let now = api.shared.now();
+    api.shared.with(|machine| {
+        let dataset = machine.catalog.create_dataset(&name, &location, body, now)?;
+        Ok(Json(resource(&name, dataset)))
+    })
+}
+
+pub(super) async fn get(
+    State(api): State<Api>,
+    Path((project, dataset)): Path<(String, String)>,
+) -> Result<Json<Value>, ApiError> {
+    let name = DatasetRef::new(project, dataset);
+    api.shared.with(|machine| Ok(Json(resource(&name, machine.catalog.dataset(&name)?))))
+}
+
+pub(super) async fn delete(
+    State(api): State<Api>,
+    Path((project, dataset)): Path<(String, String)>,
+    params: Params,
+) -> Result<StatusCode, ApiError> {
+    let name = DatasetRef::new(project, dataset);
+    let with_tables = params.flag("deleteContents");
+    api.shared.with(|machine| machine.catalog.delete_dataset(&name, with_tables))?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub(super) async fn list(
+    State(api): State<Api>,
+    Path(project): Path<String>,
+    params: Params,
+) -> Result<Json<Value>, ApiError> {
+    let entries = api.shared.with(|machine| {
+        let datasets = machine.catalog.datasets_of(&project);
+        datasets.map(|(name, dataset)| entry(name, dataset)).collect()
+    });
+    let (entries, next) = list_page(entries, &params)?;
+    let mut json = json!({ "kind": "bigquery#datasetList", "etag": "list", "datasets": entries });
+    if let Some(next) = next {
+        json["nextPageToken"] = next.into();
+    }
+    Ok(Json(json))
+}
+
+/// The entries that a list call asks for, and the token of the next page.
+pub(super) fn list_page(
+    entries: Vec<Value>,
+    params: &Params,
+) -> Result<(Vec<Value>, Option<String>), ApiError> {
+    let start = params.start()?;
+    let most = params.number("maxResults")?.unwrap_or(LIST_PAGE).min(LIST_PAGE);
+    let end = start.saturating_add(most);
+    let next = (end < entries.len() as u64).then(|| page_token(end));
+    // What does not fit into usize is beyond the end.
+    let skip = usize::try_from(start).unwrap_or(usize::MAX);
+    let entries = entries.into_iter().skip(skip).take(most as usize).collect();
+    Ok((entries, next))
+}
+
+fn entry(name: &DatasetRef, dataset: &Dataset) -> Value {
+    let mut json = json!({
+        "kind": "bigquery#dataset",
+        "id": name.to_string(),
+        "datasetReference": { "projectId": name.project, "datasetId": name.dataset },
+        "location": dataset.location,
+    });
+    for field in ["labels", "friendlyName"] {
+        if let Some(value) = dataset.rest.get(field) {
+            json[field] = value.clone();
+        }
+    }
+    json
+}
+
+fn resource(name: &DatasetRef, dataset: &Dataset) -> Value {
+    let mut json = Map::from_iter(dataset.rest.clone());
+    let (project, id) = (&name.project, &name.dataset);
+    let computed = json!({
+        "kind": "bigquery#dataset",
+        "etag": dataset.etag(),
+        "id": name.to_string(),
+        "selfLink": format!("https://bigquery.googleapis.com/bigquery/v2/projects/{project}/datasets/{id}"),
+        "datasetReference": { "projectId": project, "datasetId": id },
+        "location": dataset.location,
+        "creationTime": dataset.created_ms.to_string(),
+        "lastModifiedTime": dataset.modified_ms.to_string(),
+        "type": "DEFAULT",
+    });
+    if let Value::Object(computed) = computed {
+        json.extend(computed);
+    }
+    Value::Object(json)
+}

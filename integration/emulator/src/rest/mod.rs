@@ -1,0 +1,93 @@
+//! BigQuery's REST API (v2): datasets, tables, their rows, and queries, as Google's clients call them.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderMap, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::Value;
+
+use crate::shared::Shared;
+
+use error::ApiError;
+use jobs::Jobs;
+
+mod datasets;
+mod error;
+mod fields;
+mod jobs;
+mod queries;
+mod request;
+mod rows;
+mod tables;
+
+/// Largest request body, in bytes; BigQuery's own limit for such calls.
+const LARGEST_BODY: usize = 10 << 20;
+
+/// What every handler sees.
+#[derive(Clone)]
+struct Api {
+    shared: Shared,
+    jobs: Arc<Jobs>,
+}
+
+/// The REST API under `/bigquery/v2`.
+pub(crate) fn router(shared: Shared) -> Router {
+    let api = Api {
+        shared,
+        jobs: Arc::new(Jobs::default()),
+    };
+    let project = Router::new()
+        .route("/datasets", get(datasets::list).post(datasets::insert))
+        .route("/datasets/{dataset}", get(datasets::get).delete(datasets::delete))
+        .route("/datasets/{dataset}/tables", get(tables::list).post(tables::insert))
+        .route("/datasets/{dataset}/tables/{table}", get(tables::get).delete(tables::delete))
+        .route("/datasets/{dataset}/tables/{table}/data", get(tables::data))
+        .route("/jobs", post(queries::insert))
+        .route("/jobs/{job}", get(queries::get))
+        .route("/jobs/{job}/cancel", post(queries::cancel))
+        .route("/queries", post(queries::query))
+        .route("/queries/{job}", get(queries::results));
+    Router::new()
+        .nest("/bigquery/v2/projects/{project}", project)
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_path)
+        .layer(from_fn_with_state(api.clone(), check_token))
+        .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .with_state(api)
+}
+
+async fn no_such_path(request: Request) -> ApiError {
+    let (method, path) = (request.method(), request.uri().path());
+    ApiError::new(404, "notFound", format!("This emulator does not serve {method} {path}"))
+}
+
+/// Lets in who has a token, if the emulator asks for one.
+async fn check_token(State(api): State<Api>, headers: HeaderMap, request: Request, next: Next) -> Response {
+    let given = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.strip_prefix("Bearer "));
+    let good = api.shared.with(|machine| match &machine.switches().require_token {
+        None => true,
+        Some(tokens) => given.is_some_and(|given| tokens.iter().any(|token| token == given)),
+    });
+    if good {
+        return next.run(request).await;
+    }
+    let text = "Request had invalid authentication credentials. Expected OAuth 2 access token.";
+    ApiError::new(401, "authError", text).into_response()
+}
+
+/// A JSON object as an answer, with a field `rows` that is encoded already.
+fn with_rows(head: &Value, rows: &str) -> Response {
+    let mut body = head.to_string();
+    body.truncate(body.len() - 1);
+    body.push_str(",\"rows\":");
+    body.push_str(rows);
+    body.push('}');
+    ([(header::CONTENT_TYPE, "application/json; charset=UTF-8")], body).into_response()
+}
