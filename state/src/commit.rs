@@ -7,7 +7,7 @@ use crate::checkpoint::BigQueryCommitInfo;
 use crate::fault::{Fault, Phase, Reaction, classify};
 use crate::ids::{Epoch, FlushId, Micros, NextOffset, RowCount, StreamName};
 use crate::io::{Command, Failure, FailureKind, Limits, Notice, Unprovable};
-use crate::lane::Shared;
+use crate::open_stream::Shared;
 use crate::trouble::{Budget, Class, Trouble};
 
 /// A stale end passes within seconds (write-api.md 2.7); rows that are lost stay lost.

@@ -20,8 +20,9 @@ use crate::ids::{
     Epoch, Generation, Incarnation, Lane as LaneId, Micros, NextOffset, StreamName, SubtaskIndex,
 };
 use crate::io::{Command, CoreConfig, Failure, FailureKind, Input, Notice, Replay};
-use crate::lane::{Lane, Shared, Snapshot};
+use crate::lane::{Lane, Snapshot};
 use crate::ledger::Batch;
+use crate::open_stream::Shared;
 use crate::rate::AckRate;
 
 /// The protocol of one subtask in one incarnation.

@@ -7,6 +7,7 @@ use crate::fault::{Code, Fault, Phase, Place, Reaction, StorageCode, Verdict, cl
 use crate::ids::{Generation, Lane as LaneId, Micros, NextOffset, RequestNumber, StreamName};
 use crate::io::{Command, Failure, FailureKind, Limits, Notice};
 use crate::ledger::{Batch, Ledger};
+use crate::open_stream::{Connection, Flow, Open, Outcome, Shared, answer_timeout};
 use crate::trouble::{Budget, Class, Trouble};
 
 /// After a reconnect the server's end may be stale for seconds (write-api.md 2.7).
@@ -17,48 +18,6 @@ const GONE_AFTER: Duration = Duration::from_secs(30);
 const FAIL_SOON: Duration = Duration::from_secs(60);
 /// A BUFFERED stream lives seven idle days (write-api.md 2); long before that a new one is cheaper than the doubt.
 const LEAVE_IDLE_AFTER: Duration = Duration::from_secs(3 * 24 * 3600);
-
-/// What lanes share: the way out, the numbers, the time.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) now: Micros,
-    pub(crate) limits: Limits,
-    pub(crate) commands: VecDeque<Command>,
-    pub(crate) salt: u64,
-    next_connection: u64,
-    next_request: u64,
-}
-
-impl Shared {
-    pub(crate) fn new(limits: Limits, now: Micros, salt: u64) -> Self {
-        Self {
-            now,
-            limits,
-            commands: VecDeque::new(),
-            salt,
-            next_connection: 0,
-            next_request: 0,
-        }
-    }
-
-    pub(crate) fn emit(&mut self, command: Command) {
-        self.commands.push_back(command);
-    }
-
-    pub(crate) fn notice(&mut self, notice: Notice) {
-        self.emit(Command::Notice(notice));
-    }
-
-    fn connection(&mut self) -> Generation {
-        self.next_connection += 1;
-        Generation(self.next_connection)
-    }
-
-    fn request(&mut self) -> RequestNumber {
-        self.next_request += 1;
-        RequestNumber(self.next_request)
-    }
-}
 
 /// A place for one current stream and the payloads that wait for it.
 #[derive(Debug)]
@@ -81,37 +40,6 @@ enum Stream {
     Open(Box<Open>),
 }
 
-#[derive(Debug)]
-struct Open {
-    name: StreamName,
-    ledger: Ledger,
-    connection: Connection,
-    connected_before: bool,
-    prepared: NextOffset,
-    committed: NextOffset,
-    last_append: Micros,
-    /// Last answer on the live connection, or when it was opened.
-    last_answer: Micros,
-}
-
-#[derive(Debug)]
-enum Connection {
-    Closed,
-    OpenAt(Micros),
-    Live { generation: Generation, flow: Flow },
-}
-
-/// How requests go out on a live connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flow {
-    /// As many as there are.
-    Free,
-    /// One, until it is acknowledged: the server's end may be stale, or something failed just now.
-    Alone,
-    /// None: the first unacknowledged one failed; the answers behind it are echoes. Then it goes out again after the pause.
-    Draining { resend_at: Micros },
-}
-
 /// A stream that is never appended to again; its flush target is frozen (invariant 7).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LeftStream {
@@ -129,8 +57,6 @@ pub(crate) struct Snapshot {
     pub(crate) next_offset: NextOffset,
     pub(crate) last_append: Micros,
 }
-
-type Outcome = Result<(), Failure>;
 
 impl Lane {
     pub(crate) fn new(id: LaneId) -> Self {
@@ -347,12 +273,7 @@ impl Lane {
         }
         match verdict.reaction {
             Reaction::OffsetTaken => self.offset_taken(fault, shared),
-            Reaction::LeaveStream => {
-                self.leave(&fault.to_string(), shared);
-                self.count_left(verdict, fault, shared)?;
-                self.advance(shared);
-                Ok(())
-            }
+            Reaction::LeaveStream => self.leave_for(verdict, fault, &fault.to_string(), shared),
             Reaction::Gone => self.gone(fault, shared),
             Reaction::Reconnect => {
                 self.disconnect(shared);
@@ -407,13 +328,8 @@ impl Lane {
         }
         // Somebody else's rows are where ours should be: what was acknowledged before is ours and stays flushable.
         let verdict = classify(Phase::Append, fault);
-        self.leave(
-            &format!("rows that are not ours stand at its end ({fault})"),
-            shared,
-        );
-        self.count_left(verdict, fault, shared)?;
-        self.advance(shared);
-        Ok(())
+        let reason = format!("rows that are not ours stand at its end ({fault})");
+        self.leave_for(verdict, fault, &reason, shared)
     }
 
     // Losses.
@@ -433,10 +349,7 @@ impl Lane {
         match verdict.reaction {
             Reaction::OffsetTaken => return self.offset_taken(fault, shared),
             Reaction::LeaveStream => {
-                self.leave(&fault.to_string(), shared);
-                self.count_left(verdict, fault, shared)?;
-                self.advance(shared);
-                return Ok(());
+                return self.leave_for(verdict, fault, &fault.to_string(), shared);
             }
             Reaction::Gone => return self.gone(fault, shared),
             _ => {}
@@ -486,6 +399,20 @@ impl Lane {
         }
         let newer = std::mem::take(&mut self.waiting);
         self.waiting = ledger.into_unacknowledged().chain(newer).collect();
+    }
+
+    /// Leaves the stream for a fault, unless it may be gone and owes rows: then nothing says that it can be flushed (invariant 7).
+    fn leave_for(&mut self, verdict: Verdict, fault: &Fault, reason: &str, shared: &mut Shared) -> Outcome {
+        let owes = self
+            .open_mut()
+            .is_some_and(|open| open.ledger.acked() > open.committed);
+        if owes && self.trouble.has(Class::MaybeGone) {
+            return self.gone(fault, shared);
+        }
+        self.leave(reason, shared);
+        self.count_left(verdict, fault, shared)?;
+        self.advance(shared);
+        Ok(())
     }
 
     /// The stream is over: bearable only if it owes nothing (invariant 7).
@@ -621,105 +548,6 @@ impl Lane {
             open.committed = open.committed.max(end);
         }
     }
-}
-
-impl Open {
-    fn generation(&self) -> Option<Generation> {
-        match self.connection {
-            Connection::Live { generation, .. } => Some(generation),
-            Connection::Closed | Connection::OpenAt(_) => None,
-        }
-    }
-
-    fn is_draining(&self) -> bool {
-        matches!(
-            self.connection,
-            Connection::Live {
-                flow: Flow::Draining { .. },
-                ..
-            }
-        )
-    }
-
-    fn answer_deadline(&self, limits: &Limits) -> Option<Micros> {
-        let sent = self
-            .ledger
-            .oldest_sent_at()
-            .filter(|_| self.generation().is_some())?;
-        Some(sent.max(self.last_answer).after(answer_timeout(limits)))
-    }
-
-    fn answer(&mut self, request: RequestNumber, now: Micros) -> Outcome {
-        self.last_answer = now;
-        if self.ledger.answered(request) {
-            return Ok(());
-        }
-        Err(Failure {
-            kind: FailureKind::Restart,
-            message: format!(
-                "an answer on {} is not the one that is due; BigQuery answers in order. The job restarts from its checkpoint",
-                self.name
-            ),
-        })
-    }
-
-    /// Connects when there are rows, and sends what may go out.
-    fn pump(&mut self, shared: &mut Shared) {
-        if self.ledger.is_empty() {
-            return;
-        }
-        match self.connection {
-            Connection::OpenAt(at) if at > shared.now => return,
-            Connection::Closed | Connection::OpenAt(_) => self.connect(shared),
-            Connection::Live { .. } => {}
-        }
-        let Connection::Live { generation, flow } = &mut self.connection else {
-            return;
-        };
-        if let Flow::Draining { resend_at } = *flow {
-            if !self.ledger.is_answered() || resend_at > shared.now {
-                return;
-            }
-            self.ledger.rewind();
-            *flow = Flow::Alone;
-        }
-        while *flow == Flow::Free || self.ledger.is_answered() {
-            let Some(entry) = self.ledger.next_unsent() else {
-                break;
-            };
-            let (offset, batch) = (entry.offset, entry.batch.id);
-            let request = shared.request();
-            self.ledger.mark_sent(request, shared.now);
-            shared.emit(Command::Append {
-                connection: *generation,
-                request,
-                offset,
-                batch,
-            });
-        }
-    }
-
-    fn connect(&mut self, shared: &mut Shared) {
-        let generation = shared.connection();
-        // On a stream's first connection its end is known: it was made with the stream.
-        let flow = if self.connected_before {
-            Flow::Alone
-        } else {
-            Flow::Free
-        };
-        self.connected_before = true;
-        self.last_answer = shared.now;
-        self.connection = Connection::Live { generation, flow };
-        shared.emit(Command::Connect {
-            connection: generation,
-            stream: self.name.clone(),
-        });
-    }
-}
-
-/// BigQuery's backend gives up on a request after 2 min (write-api.md 3.6); several such waits fit into the budget.
-fn answer_timeout(limits: &Limits) -> Duration {
-    limits.append_timeout / 4
 }
 
 fn failure(kind: FailureKind, doing: &str, verdict: Verdict, fault: &Fault) -> Failure {

@@ -12,6 +12,7 @@ mod ids;
 mod io;
 mod lane;
 mod ledger;
+mod open_stream;
 mod rate;
 mod trouble;
 

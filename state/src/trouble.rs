@@ -62,6 +62,11 @@ impl Trouble {
         (now.since(spell.since) + pause <= budget.total).then_some(pause)
     }
 
+    /// Whether a fault of this class is among them.
+    pub(crate) fn has(&self, class: Class) -> bool {
+        self.0.contains_key(&class)
+    }
+
     /// Something moved.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
