@@ -34,7 +34,12 @@ pub struct SinkError {
 impl SinkError {
     /// An error of the given kind.
     pub fn new(blame: Blame, retry: Retry, message: impl Into<String>) -> Self {
-        Self { blame, retry, message: message.into(), source: None }
+        Self {
+            blame,
+            retry,
+            message: message.into(),
+            source: None,
+        }
     }
 
     /// A mistake in the pipeline, its options or the table; no restart helps.
@@ -92,6 +97,8 @@ impl fmt::Debug for SinkError {
 
 impl Error for SinkError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
+        self.source
+            .as_deref()
+            .map(|source| source as &(dyn Error + 'static))
     }
 }

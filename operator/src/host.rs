@@ -31,7 +31,11 @@ pub trait SinkOperator: Send {
     /// Publishes what checkpoint `epoch` covers. `commits` holds the entries of *all* subtasks that took part in that checkpoint, which after a
     /// restore with another parallelism are not ours by index: entry `i` is flushed by subtask `i % parallelism`. May be called
     /// again for the same epoch, also after it succeeded in part or whole: it changes nothing then.
-    async fn handle_commit(&mut self, epoch: Epoch, commits: &BTreeMap<SubtaskIndex, Bytes>) -> Result<Committed, SinkError>;
+    async fn handle_commit(
+        &mut self,
+        epoch: Epoch,
+        commits: &BTreeMap<SubtaskIndex, Bytes>,
+    ) -> Result<Committed, SinkError>;
 
     /// Called now and then (about once a second) so that a failure of the sink's own task shows without new rows.
     async fn handle_tick(&mut self) -> Result<(), SinkError>;

@@ -4,6 +4,7 @@ pub mod credentials;
 mod error;
 mod host;
 pub mod options;
+mod sink;
 pub mod tables;
 #[cfg(test)]
 mod testing;
@@ -11,4 +12,5 @@ pub mod transport;
 
 pub use bigquery_sink_state::{Epoch, RowCount, SubtaskIndex};
 pub use error::{Blame, Retry, SinkError};
+pub use sink::{BigQuerySink, Counters, Environment};
 pub use host::{Barrier, CloseReason, CommitReplay, Committed, Prepared, Restored, SinkOperator, Task};

@@ -9,7 +9,9 @@ use axum::http::StatusCode;
 use axum::{Json, Router, routing};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, PKCS_RSA_SHA256, RsaKeySize,
+};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -28,8 +30,14 @@ impl Certificates {
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         let key = KeyPair::generate().unwrap();
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let server = CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
-        Self { ca: file(&issuer.pem()), server: (server.pem(), key.serialize_pem()) }
+        let server = CertificateParams::new(names)
+            .unwrap()
+            .signed_by(&key, &issuer)
+            .unwrap();
+        Self {
+            ca: file(&issuer.pem()),
+            server: (server.pem(), key.serialize_pem()),
+        }
     }
 }
 
@@ -47,8 +55,13 @@ struct Exchange {
 impl TokenServer {
     pub(crate) async fn start(tokens: &[&str]) -> Self {
         let tokens = tokens.iter().rev().map(|token| (*token).to_owned()).collect();
-        let shared = Arc::new(Exchange { tokens: Mutex::new(tokens), claims: Mutex::default() });
-        let router = Router::new().route("/token", routing::post(exchange)).with_state(Arc::clone(&shared));
+        let shared = Arc::new(Exchange {
+            tokens: Mutex::new(tokens),
+            claims: Mutex::default(),
+        });
+        let router = Router::new()
+            .route("/token", routing::post(exchange))
+            .with_state(Arc::clone(&shared));
         let address = serve(router).await;
         Self { address, shared }
     }
@@ -62,7 +75,9 @@ impl TokenServer {
         // RSA keys are slow to make; all tests share one.
         static KEY: OnceLock<String> = OnceLock::new();
         let key = KEY.get_or_init(|| {
-            KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).unwrap().serialize_pem()
+            KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)
+                .unwrap()
+                .serialize_pem()
         });
         json!({
             "type": "service_account",
@@ -90,7 +105,10 @@ async fn exchange(State(exchange): State<Arc<Exchange>>, body: String) -> (Statu
     let claims = serde_json::from_slice(&URL_SAFE.decode(claims).unwrap()).unwrap();
     exchange.claims.lock().unwrap().push(claims);
     match exchange.tokens.lock().unwrap().pop() {
-        Some(token) => (StatusCode::OK, Json(json!({"access_token": token, "expires_in": 3600, "token_type": "Bearer"}))),
+        Some(token) => (
+            StatusCode::OK,
+            Json(json!({"access_token": token, "expires_in": 3600, "token_type": "Bearer"})),
+        ),
         None => (StatusCode::UNAUTHORIZED, Json(json!({"error": "invalid_grant"}))),
     }
 }

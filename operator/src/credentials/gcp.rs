@@ -151,7 +151,10 @@ pub(super) fn check_token_uri(uri: &str) -> Result<(), String> {
 }
 
 /// Puts environment variables in place of `{{ NAME }}`, as the engine does.
-pub(super) fn substitute(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<String, CredentialError> {
+pub(super) fn substitute(
+    text: &str,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<String, CredentialError> {
     let wrong = |what: String| CredentialError::new(format!("option 'credentials': {what}"), false);
     let mut result = String::new();
     let mut rest = text;

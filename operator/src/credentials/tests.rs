@@ -1,8 +1,8 @@
 //! Tokens are kept, renewed, replaced and asked for as they should be; errors keep secrets.
 
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use google_cloud_auth::credentials::CacheableResource;
@@ -32,12 +32,19 @@ impl FetchToken for &'static Script {
         if let Some(error) = self.failure.lock().unwrap().clone() {
             return Err(error);
         }
-        Ok(Fetched { token: Token::new(format!("token-{number}")), lifetime: self.lifetime })
+        Ok(Fetched {
+            token: Token::new(format!("token-{number}")),
+            lifetime: self.lifetime,
+        })
     }
 }
 
 fn script(delay: Duration, lifetime: Duration) -> (&'static Script, CachedTokens<&'static Script>) {
-    let script: &Script = Box::leak(Box::new(Script { delay, lifetime, ..Script::default() }));
+    let script: &Script = Box::leak(Box::new(Script {
+        delay,
+        lifetime,
+        ..Script::default()
+    }));
     (script, CachedTokens::new(script))
 }
 
@@ -110,7 +117,10 @@ async fn a_token_server_that_never_answers_is_waited_for_half_a_minute() {
     let start = Instant::now();
     let all = futures::future::join_all((0..3).map(|_| tokens.token())).await;
     let late = "no access token within 30 s: the token server does not answer";
-    assert!(all.iter().all(|token| token.as_ref().unwrap_err().to_string() == late));
+    assert!(
+        all.iter()
+            .all(|token| token.as_ref().unwrap_err().to_string() == late)
+    );
     assert!(all.iter().all(|token| token.as_ref().unwrap_err().is_passing()));
     assert_eq!(start.elapsed(), Duration::from_secs(30));
 }
@@ -119,7 +129,9 @@ async fn a_token_server_that_never_answers_is_waited_for_half_a_minute() {
 async fn a_key_is_exchanged_at_its_token_uri_for_tokens_of_the_right_scopes() {
     let server = TokenServer::start(&["one", "two"]).await;
     let file = server.key_file();
-    let tokens = CachedTokens::new(GcpTokens::new(&Credentials::File(file.path().to_str().unwrap().to_owned())));
+    let tokens = CachedTokens::new(GcpTokens::new(&Credentials::File(
+        file.path().to_str().unwrap().to_owned(),
+    )));
     let first = tokens.token().await.unwrap();
     assert_eq!(first, Token::new("one"));
     assert_eq!(tokens.token().await, Ok(Token::new("one")));
@@ -148,11 +160,16 @@ async fn a_token_server_that_refuses_is_told_without_the_key() {
 async fn a_key_that_cannot_be_used_is_an_error_that_says_why_and_keeps_the_secret() {
     static SECRET: &str = "hunter2";
     let key = |kind: &str, uri: &str| {
-        format!(r#"{{"type": "{kind}", "client_email": "a@b", "private_key": "{SECRET}", "token_uri": "{uri}"}}"#)
+        format!(
+            r#"{{"type": "{kind}", "client_email": "a@b", "private_key": "{SECRET}", "token_uri": "{uri}"}}"#
+        )
     };
     let of = "the key in option 'credentials'";
     for (json, expected) in [
-        (key("authorized_user", "https://t"), format!("{of} is of type 'authorized_user'; only 'service_account' can be read from a file")),
+        (
+            key("authorized_user", "https://t"),
+            format!("{of} is of type 'authorized_user'; only 'service_account' can be read from a file"),
+        ),
         (
             key("service_account", "http://10.0.0.1/token"),
             format!(
@@ -164,10 +181,22 @@ async fn a_key_that_cannot_be_used_is_an_error_that_says_why_and_keeps_the_secre
             key("service_account", "not an address"),
             format!("{of} has a 'token_uri' that cannot be used: relative URL without a base"),
         ),
-        (key("service_account", "https://t"), format!("{of} cannot be used: failed to parse PKCS#8 RSA key pair: no items found")),
-        (format!(r#"{{"private_key": "{SECRET}"}}"#), format!("{of} has no 'token_uri'")),
-        (format!(r#"{{"token_uri": {{"a": "{SECRET}"}}}}"#), format!("{of} is no valid JSON key (line 1, column 14)")),
-        (format!(r#"{{"private_key": "{SECRET}"#), format!("{of} is no valid JSON key (line 1, column 24)")),
+        (
+            key("service_account", "https://t"),
+            format!("{of} cannot be used: failed to parse PKCS#8 RSA key pair: no items found"),
+        ),
+        (
+            format!(r#"{{"private_key": "{SECRET}"}}"#),
+            format!("{of} has no 'token_uri'"),
+        ),
+        (
+            format!(r#"{{"token_uri": {{"a": "{SECRET}"}}}}"#),
+            format!("{of} is no valid JSON key (line 1, column 14)"),
+        ),
+        (
+            format!(r#"{{"private_key": "{SECRET}"#),
+            format!("{of} is no valid JSON key (line 1, column 24)"),
+        ),
     ] {
         let error = failure(&Credentials::File(json)).await;
         assert_eq!(error.to_string(), expected);
@@ -178,7 +207,10 @@ async fn a_key_that_cannot_be_used_is_an_error_that_says_why_and_keeps_the_secre
         missing.to_string(),
         "cannot read the key file '/nowhere/key.json': No such file or directory (os error 2)"
     );
-    let unset = failure(&Credentials::File("{{ ARROYO_BIGQUERY_NO_SUCH_VARIABLE }}".to_owned())).await;
+    let unset = failure(&Credentials::File(
+        "{{ ARROYO_BIGQUERY_NO_SUCH_VARIABLE }}".to_owned(),
+    ))
+    .await;
     assert_eq!(
         unset.to_string(),
         "option 'credentials': environment variable 'ARROYO_BIGQUERY_NO_SUCH_VARIABLE' is not set where the sink runs"
@@ -187,10 +219,20 @@ async fn a_key_that_cannot_be_used_is_an_error_that_says_why_and_keeps_the_secre
 
 #[test]
 fn a_plaintext_token_uri_is_for_this_machine_only() {
-    for good in ["https://oauth2.googleapis.com/token", "http://127.0.0.1:8080/token", "http://localhost/t?x=1"] {
+    for good in [
+        "https://oauth2.googleapis.com/token",
+        "http://127.0.0.1:8080/token",
+        "http://localhost/t?x=1",
+    ] {
         assert_eq!(check_token_uri(good), Ok(()), "{good}");
     }
-    for bad in ["http://oauth2.googleapis.com/token", "file:///token", "https:///token path", "", "http://127.0.0.1.example.com/"] {
+    for bad in [
+        "http://oauth2.googleapis.com/token",
+        "file:///token",
+        "https:///token path",
+        "",
+        "http://127.0.0.1.example.com/",
+    ] {
         assert!(check_token_uri(bad).is_err(), "{bad}");
     }
 }
@@ -200,23 +242,32 @@ fn environment_variables_are_put_in_place_of_their_names() {
     let variable = |name: &str| (name == "KEY").then(|| "{{ x }}/key".to_owned());
     assert_eq!(substitute("/a", variable), Ok("/a".to_owned()));
     // What comes out of a variable is not looked at again.
-    assert_eq!(substitute("/{{ KEY }}.json{{KEY}}", variable), Ok("/{{ x }}/key.json{{ x }}/key".to_owned()));
-    assert_eq!(substitute("{{ KEY", variable).unwrap_err().to_string(), "option 'credentials': '{{' without '}}'");
+    assert_eq!(
+        substitute("/{{ KEY }}.json{{KEY}}", variable),
+        Ok("/{{ x }}/key.json{{ x }}/key".to_owned())
+    );
+    assert_eq!(
+        substitute("{{ KEY", variable).unwrap_err().to_string(),
+        "option 'credentials': '{{' without '}}'"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn googles_clients_get_the_token_and_the_quota_project() {
     let (_, tokens) = script(Duration::ZERO, HOUR);
     let credentials = google_credentials(Some(Arc::new(tokens)), Some("billing"));
-    let CacheableResource::New { data, .. } = credentials.headers(http::Extensions::new()).await.unwrap() else {
+    let CacheableResource::New { data, .. } = credentials.headers(http::Extensions::new()).await.unwrap()
+    else {
         panic!("no headers");
     };
     assert_eq!(data["authorization"], "Bearer token-1");
     assert!(data["authorization"].is_sensitive());
     assert_eq!(data["x-goog-user-project"], "billing");
 
-    let CacheableResource::New { data, .. } =
-        google_credentials(None, None).headers(http::Extensions::new()).await.unwrap()
+    let CacheableResource::New { data, .. } = google_credentials(None, None)
+        .headers(http::Extensions::new())
+        .await
+        .unwrap()
     else {
         panic!("no headers");
     };
@@ -237,8 +288,16 @@ fn tokens_are_not_printed() {
 #[test]
 fn no_source_is_made_when_every_endpoint_is_plaintext() {
     let options = |grpc: &str| {
-        let pairs = [("project", "p"), ("dataset", "d"), ("table", "t"), ("endpoint.http", "http://127.0.0.1:1"), ("endpoint.grpc", grpc)];
-        let pairs: Vec<_> = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let pairs = [
+            ("project", "p"),
+            ("dataset", "d"),
+            ("table", "t"),
+            ("endpoint.http", "http://127.0.0.1:1"),
+            ("endpoint.grpc", grpc),
+        ];
+        let pairs: Vec<_> = pairs
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
         SinkOptions::parse(&pairs).unwrap()
     };
     assert!(token_source(&options("http://127.0.0.1:2")).is_none());

@@ -14,6 +14,7 @@ use bigquery_write_proto::names::{DatasetId, NameError, ProjectId, TableId, Tabl
 
 pub use self::table::{Accepts, Choice, OPTIONS, OptionDefault, OptionSpec, Step, describe};
 pub use self::values::Endpoint;
+pub use bigquery_write_proto::rows::SubMicroseconds;
 
 /// The sink's options, typed and within their bounds.
 #[derive(Clone, Debug)]
@@ -59,15 +60,6 @@ pub struct SinkOptions {
 pub enum WriteMode {
     /// Every row becomes visible exactly once, at checkpoints.
     ExactlyOnce,
-}
-
-/// `write.sub_microseconds`: what happens to nanoseconds BigQuery cannot hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SubMicroseconds {
-    /// Cut off and counted.
-    Truncate,
-    /// The row is refused.
-    Refuse,
 }
 
 /// `table.create`.

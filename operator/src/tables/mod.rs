@@ -11,14 +11,16 @@ use bigquery_write_proto::wire::{self, table_field_schema};
 use google_cloud_bigquery_v2::client::TableService;
 use google_cloud_bigquery_v2::model::table_field_schema::FieldElementType;
 use google_cloud_bigquery_v2::model::{Table, TableFieldSchema, TableReference, TableSchema};
+use google_cloud_gax::retry_policy::{Aip194Strict, RetryPolicyExt as _};
 use rustls::crypto::aws_lc_rs;
 
 use crate::credentials::{TokenSource, google_credentials};
 use crate::error::SinkError;
 use crate::options::{Endpoint, SinkOptions};
 
-/// Longest wait for one attempt; the client itself gives up retrying after a minute.
-const ATTEMPT: Duration = Duration::from_secs(30);
+/// Longest wait for one attempt, and how many there are while the server is away: a minute at most.
+const ATTEMPT: Duration = Duration::from_secs(15);
+const ATTEMPTS: u32 = 4;
 
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +85,7 @@ impl<'a> Administration<'a> {
             .with_endpoint(endpoint.as_str())
             .with_credentials(google_credentials(tokens, quota_project))
             .with_attempt_timeout(ATTEMPT)
+            .with_retry_policy(Aip194Strict.with_attempt_limit(ATTEMPTS))
             .build()
             .await
             .map_err(|error| {

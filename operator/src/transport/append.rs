@@ -110,8 +110,8 @@ pub struct AppendReceiver {
 
 enum Call {
     /// Headers go out at once; the server's may come with its first answer only.
-    Opening(AbortOnDropHandle<Result<Answers, CallError>>),
-    Open(Answers),
+    Opening(AbortOnDropHandle<Result<Box<Answers>, CallError>>),
+    Open(Box<Answers>),
     Over,
 }
 
@@ -139,10 +139,10 @@ pub(super) fn open(
             let mut request = Request::new(ReceiverStream::new(receiver));
             *request.metadata_mut() = headers;
             match client(channel).append_rows(request).await {
-                Ok(answer) => Ok(Answers {
-                    stream: answer.into_inner(),
-                    token,
-                }),
+                Ok(answer) => {
+                    let stream = answer.into_inner();
+                    Ok(Box::new(Answers { stream, token }))
+                }
                 Err(status) => Err(inner.ended(status, token.as_ref())),
             }
         }

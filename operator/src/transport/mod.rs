@@ -1,5 +1,7 @@
 //! The Storage Write API as the sink uses it: channels, headers, deadlines, and the append call. No retries: those are decisions.
 
+#[cfg(test)]
+mod against_emulator;
 mod append;
 mod channels;
 mod error;

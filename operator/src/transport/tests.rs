@@ -12,8 +12,8 @@ use bigquery_write_proto::wire::append_rows_response::{self, AppendResult};
 use bigquery_write_proto::wire::{
     AppendRowsRequest, AppendRowsResponse, ArrowRecordBatch, ArrowSchema, BatchCommitWriteStreamsRequest,
     BatchCommitWriteStreamsResponse, BigQueryWrite, BigQueryWriteServer, FinalizeWriteStreamRequest,
-    FinalizeWriteStreamResponse, FlushRowsResponse, RowError, RpcStatus, StorageError, TableFieldSchema, row_error,
-    storage_error, table_field_schema,
+    FinalizeWriteStreamResponse, FlushRowsResponse, RowError, RpcStatus, StorageError, TableFieldSchema,
+    row_error, storage_error, table_field_schema,
 };
 use bytes::Bytes;
 use prost::Message as _;
@@ -57,7 +57,10 @@ type Answer<T> = Result<Response<T>, Status>;
 
 impl Script {
     fn call<T>(&self, method: &'static str, request: &Request<T>) -> Result<(), Status> {
-        self.calls.lock().unwrap().push((method, request.metadata().clone().into_headers()));
+        self.calls
+            .lock()
+            .unwrap()
+            .push((method, request.metadata().clone().into_headers()));
         self.refusals.lock().unwrap().pop_front().map_or(Ok(()), Err)
     }
 
@@ -65,7 +68,10 @@ impl Script {
     fn header(&self, name: &str) -> Vec<(&'static str, Option<String>)> {
         let calls = self.calls.lock().unwrap();
         let value = |headers: &HeaderMap| headers.get(name).map(|value| value.to_str().unwrap().to_owned());
-        calls.iter().map(|(method, headers)| (*method, value(headers))).collect()
+        calls
+            .iter()
+            .map(|(method, headers)| (*method, value(headers)))
+            .collect()
     }
 }
 
@@ -91,10 +97,17 @@ impl BigQueryWrite for Scripted {
         let kind = request.write_stream.unwrap().r#type();
         assert_eq!(kind, write_stream::Type::Buffered);
         let name = format!("{}/streams/Cis1", request.parent);
-        Ok(Response::new(WriteStream { name, table_schema: Some(schema()), ..Default::default() }))
+        Ok(Response::new(WriteStream {
+            name,
+            table_schema: Some(schema()),
+            ..Default::default()
+        }))
     }
 
-    async fn append_rows(&self, request: Request<Streaming<AppendRowsRequest>>) -> Answer<Self::AppendRowsStream> {
+    async fn append_rows(
+        &self,
+        request: Request<Streaming<AppendRowsRequest>>,
+    ) -> Answer<Self::AppendRowsStream> {
         self.0.call("append", &request)?;
         let script = Arc::clone(&self.0);
         let open = Arc::clone(&self.0.open);
@@ -113,13 +126,19 @@ impl BigQueryWrite for Scripted {
         self.0.call("get", &request)?;
         let request = request.into_inner();
         let table_schema = (request.view() == WriteStreamView::Full).then(schema);
-        Ok(Response::new(WriteStream { name: request.name, table_schema, ..Default::default() }))
+        Ok(Response::new(WriteStream {
+            name: request.name,
+            table_schema,
+            ..Default::default()
+        }))
     }
 
     async fn flush_rows(&self, request: Request<FlushRowsRequest>) -> Answer<FlushRowsResponse> {
         self.0.call("flush", &request)?;
         tokio::time::sleep(self.0.flush_delay).await;
-        Ok(Response::new(FlushRowsResponse { offset: request.into_inner().offset.unwrap() }))
+        Ok(Response::new(FlushRowsResponse {
+            offset: request.into_inner().offset.unwrap(),
+        }))
     }
 
     async fn finalize_write_stream(
@@ -159,7 +178,10 @@ fn pipes(script: &Arc<Script>, tokens: Option<Arc<dyn TokenSource>>, quota_proje
         }
     });
     let endpoint = Endpoint::parse("http://pipe").unwrap();
-    Pipes { transport: Transport::with_connector(endpoint, connector, tokens, quota_project).unwrap(), connections }
+    Pipes {
+        transport: Transport::with_connector(endpoint, connector, tokens, quota_project).unwrap(),
+        connections,
+    }
 }
 
 /// The script behind TLS on loopback; the endpoints trust the given authority.
@@ -176,7 +198,11 @@ async fn tls(script: &Arc<Script>, certificates: &Certificates) -> Endpoint {
 }
 
 fn endpoints(grpc: &Endpoint, ca: Option<&Certificates>) -> Endpoints {
-    Endpoints { grpc: grpc.clone(), http: grpc.clone(), ca: ca.map(|certificates| certificates.ca.path().to_owned()) }
+    Endpoints {
+        grpc: grpc.clone(),
+        http: grpc.clone(),
+        ca: ca.map(|certificates| certificates.ca.path().to_owned()),
+    }
 }
 
 fn table() -> TableName {
@@ -205,7 +231,13 @@ async fn every_call_carries_the_routing_header_its_method_asks_for() {
     let script = Arc::new(Script::default());
     let Pipes { transport, .. } = pipes(&script, None, Some("billing"));
     let created = transport.create_stream(&table()).await.unwrap();
-    assert_eq!(created, CreatedStream { name: stream(), schema: Some(schema()) });
+    assert_eq!(
+        created,
+        CreatedStream {
+            name: stream(),
+            schema: Some(schema())
+        }
+    );
     assert_eq!(transport.table_schema(&table()).await.unwrap(), schema());
     assert_eq!(transport.flush_rows(&stream(), 41).await.unwrap(), 41);
     let mut append = transport.open_append(&stream(), Bytes::from_static(b"schema"), TRACE_ID, 1);
@@ -227,7 +259,10 @@ async fn every_call_carries_the_routing_header_its_method_asks_for() {
     }
     for (method, agent) in script.header("user-agent") {
         let agent = agent.unwrap();
-        assert!(agent.starts_with(concat!("arroyo-bigquery/", env!("CARGO_PKG_VERSION"))), "{method}: {agent}");
+        assert!(
+            agent.starts_with(concat!("arroyo-bigquery/", env!("CARGO_PKG_VERSION"))),
+            "{method}: {agent}"
+        );
     }
 }
 
@@ -235,10 +270,15 @@ async fn every_call_carries_the_routing_header_its_method_asks_for() {
 async fn a_name_no_header_can_carry_is_percent_encoded() {
     let script = Arc::new(Script::default());
     let Pipes { transport, .. } = pipes(&script, None, None);
-    let table: TableName = "projects/ex.com:shop/datasets/d_1/tables/tägliche zahlen$20240131".parse().unwrap();
+    let table: TableName = "projects/ex.com:shop/datasets/d_1/tables/tägliche zahlen$20240131"
+        .parse()
+        .unwrap();
     transport.create_stream(&table).await.unwrap();
     let expected = "parent=projects/ex.com:shop/datasets/d_1/tables/t%C3%A4gliche%20zahlen$20240131";
-    assert_eq!(script.header("x-goog-request-params"), [("create", Some(expected.to_owned()))]);
+    assert_eq!(
+        script.header("x-goog-request-params"),
+        [("create", Some(expected.to_owned()))]
+    );
 }
 
 #[tokio::test]
@@ -260,28 +300,63 @@ async fn the_first_request_opens_the_stream_and_the_others_carry_rows_only() {
         type_url: "type.googleapis.com/google.cloud.bigquery.storage.v1.StorageError".to_owned(),
         value: mismatch.encode_to_vec(),
     };
-    let row_error =
-        RowError { index: 4, code: row_error::RowErrorCode::FieldsError.into(), message: "too long".to_owned() };
+    let row_error = RowError {
+        index: 4,
+        code: row_error::RowErrorCode::FieldsError.into(),
+        message: "too long".to_owned(),
+    };
     let replies = [
         answered(0),
-        AppendRowsResponse { updated_schema: Some(schema()), ..answered(1) },
+        AppendRowsResponse {
+            updated_schema: Some(schema()),
+            ..answered(1)
+        },
         refused(Code::OutOfRange, "beyond", vec![detail]),
-        AppendRowsResponse { row_errors: vec![row_error.clone()], ..refused(Code::InvalidArgument, "bad rows", vec![]) },
+        AppendRowsResponse {
+            row_errors: vec![row_error.clone()],
+            ..refused(Code::InvalidArgument, "bad rows", vec![])
+        },
     ];
-    let script = Arc::new(Script { replies: Mutex::new(replies.map(Reply::Answer).into()), ..Script::default() });
+    let script = Arc::new(Script {
+        replies: Mutex::new(replies.map(Reply::Answer).into()),
+        ..Script::default()
+    });
     let Pipes { transport, .. } = pipes(&script, None, None);
     let mut append = transport.open_append(&stream(), Bytes::from_static(b"schema"), TRACE_ID, 4);
     for offset in 0..4 {
         append.send(request(offset, b"rows")).await.unwrap();
     }
-    assert_eq!(answer(&mut append).await, AppendAnswer { result: Ok(Some(0)), updated_schema: false });
-    assert_eq!(answer(&mut append).await, AppendAnswer { result: Ok(Some(1)), updated_schema: true });
+    assert_eq!(
+        answer(&mut append).await,
+        AppendAnswer {
+            result: Ok(Some(0)),
+            updated_schema: false
+        }
+    );
+    assert_eq!(
+        answer(&mut append).await,
+        AppendAnswer {
+            result: Ok(Some(1)),
+            updated_schema: true
+        }
+    );
     let refusal = answer(&mut append).await.result.unwrap_err();
-    assert_eq!((refusal.code, refusal.message.as_str()), (Code::OutOfRange, "beyond"));
+    assert_eq!(
+        (refusal.code, refusal.message.as_str()),
+        (Code::OutOfRange, "beyond")
+    );
     assert_eq!(refusal.storage_error, Some(mismatch));
-    assert_eq!(refusal.offsets().map(|offsets| (offsets.expected, offsets.received)), Some((3, 9)));
+    assert_eq!(
+        refusal
+            .offsets()
+            .map(|offsets| (offsets.expected, offsets.received)),
+        Some((3, 9))
+    );
     let refusal = answer(&mut append).await.result.unwrap_err();
-    assert_eq!((refusal.code, refusal.row_errors), (Code::InvalidArgument, vec![row_error]));
+    assert_eq!(
+        (refusal.code, refusal.row_errors),
+        (Code::InvalidArgument, vec![row_error])
+    );
 
     // Half-closed: what was sent is answered, then the call ends cleanly, and stays so.
     let AppendConnection { sender, mut receiver } = append;
@@ -295,13 +370,21 @@ async fn the_first_request_opens_the_stream_and_the_others_carry_rows_only() {
         offset: Some(offset),
         trace_id: if first { TRACE_ID.to_owned() } else { String::new() },
         rows: Some(Rows::ArrowRows(ArrowData {
-            writer_schema: first.then(|| ArrowSchema { serialized_schema: Bytes::from_static(b"schema") }),
-            rows: Some(ArrowRecordBatch { serialized_record_batch: Bytes::from_static(b"rows"), ..Default::default() }),
+            writer_schema: first.then(|| ArrowSchema {
+                serialized_schema: Bytes::from_static(b"schema"),
+            }),
+            rows: Some(ArrowRecordBatch {
+                serialized_record_batch: Bytes::from_static(b"rows"),
+                ..Default::default()
+            }),
         })),
         ..Default::default()
     };
     let sent = script.appended.lock().unwrap().clone();
-    assert_eq!(sent, [wire(0, true), wire(1, false), wire(2, false), wire(3, false)]);
+    assert_eq!(
+        sent,
+        [wire(0, true), wire(1, false), wire(2, false), wire(3, false)]
+    );
     assert_eq!(TRACE_ID, concat!("arroyo-bigquery:", env!("CARGO_PKG_VERSION")));
 }
 
@@ -314,7 +397,10 @@ async fn an_answer_that_says_nothing_ends_the_call() {
     let Pipes { transport, .. } = pipes(&script, None, None);
     let mut append = transport.open_append(&stream(), Bytes::new(), TRACE_ID, 1);
     append.send(request(0, b"rows")).await.unwrap();
-    assert_eq!(ended(&mut append).await, "AppendRows answered neither with a result nor with an error (Internal)");
+    assert_eq!(
+        ended(&mut append).await,
+        "AppendRows answered neither with a result nor with an error (Internal)"
+    );
 }
 
 #[tokio::test]
@@ -338,8 +424,10 @@ async fn a_call_the_server_ends_tells_why_and_takes_no_more_rows() {
 
 #[tokio::test]
 async fn waiting_for_an_event_may_be_given_up_without_losing_one() {
-    let script =
-        Arc::new(Script { replies: Mutex::new([Reply::Answer(answered(0))].into()), ..Script::default() });
+    let script = Arc::new(Script {
+        replies: Mutex::new([Reply::Answer(answered(0))].into()),
+        ..Script::default()
+    });
     let Pipes { transport, .. } = pipes(&script, None, None);
     let mut append = transport.open_append(&stream(), Bytes::new(), TRACE_ID, 1);
     for _ in 0..20 {
@@ -352,8 +440,10 @@ async fn waiting_for_an_event_may_be_given_up_without_losing_one() {
 
 #[tokio::test]
 async fn dropping_an_append_call_closes_it_at_the_server() {
-    let script =
-        Arc::new(Script { replies: Mutex::new([Reply::Answer(answered(0))].into()), ..Script::default() });
+    let script = Arc::new(Script {
+        replies: Mutex::new([Reply::Answer(answered(0))].into()),
+        ..Script::default()
+    });
     let Pipes { transport, .. } = pipes(&script, None, None);
     let mut append = transport.open_append(&stream(), Bytes::new(), TRACE_ID, 1);
     append.send(request(0, b"rows")).await.unwrap();
@@ -368,12 +458,21 @@ async fn dropping_an_append_call_closes_it_at_the_server() {
 #[tokio::test]
 async fn the_fifty_first_append_call_gets_a_connection_of_its_own() {
     let replies = (0..102).map(|_| Reply::Answer(answered(0))).collect();
-    let script = Arc::new(Script { replies: Mutex::new(replies), ..Script::default() });
-    let Pipes { transport, connections } = pipes(&script, None, None);
+    let script = Arc::new(Script {
+        replies: Mutex::new(replies),
+        ..Script::default()
+    });
+    let Pipes {
+        transport,
+        connections,
+    } = pipes(&script, None, None);
     let mut open = Vec::new();
     for number in 1..=51 {
         open.push(append_one(&transport).await);
-        assert_eq!(connections.load(Ordering::Relaxed), if number <= 50 { 1 } else { 2 });
+        assert_eq!(
+            connections.load(Ordering::Relaxed),
+            if number <= 50 { 1 } else { 2 }
+        );
     }
     // A place that is free again is taken before another connection is made.
     open.truncate(10);
@@ -395,11 +494,17 @@ async fn append_one(transport: &Transport) -> AppendConnection {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_not_answered_is_given_up_after_its_deadline() {
-    let script = Arc::new(Script { flush_delay: Duration::from_secs(3600), ..Script::default() });
+    let script = Arc::new(Script {
+        flush_delay: Duration::from_secs(3600),
+        ..Script::default()
+    });
     let Pipes { transport, .. } = pipes(&script, None, None);
     let start = Instant::now();
     let error = transport.flush_rows(&stream(), 0).await.unwrap_err();
-    assert_eq!(error.to_string(), "http://pipe did not answer within 60 s (DeadlineExceeded)");
+    assert_eq!(
+        error.to_string(),
+        "http://pipe did not answer within 60 s (DeadlineExceeded)"
+    );
     assert_eq!(start.elapsed().as_secs(), 60);
 }
 
@@ -414,9 +519,20 @@ async fn the_servers_own_code_is_read_out_of_a_failed_call() {
         type_url: "type.googleapis.com/google.cloud.bigquery.storage.v1.StorageError".to_owned(),
         value: gone.encode_to_vec(),
     };
-    let rpc = RpcStatus { code: 5, message: "gone".to_owned(), details: vec![detail] };
-    let status = Status::with_details(Code::NotFound, "Requested entity was not found.", rpc.encode_to_vec().into());
-    let script = Arc::new(Script { refusals: Mutex::new([status].into()), ..Script::default() });
+    let rpc = RpcStatus {
+        code: 5,
+        message: "gone".to_owned(),
+        details: vec![detail],
+    };
+    let status = Status::with_details(
+        Code::NotFound,
+        "Requested entity was not found.",
+        rpc.encode_to_vec().into(),
+    );
+    let script = Arc::new(Script {
+        refusals: Mutex::new([status].into()),
+        ..Script::default()
+    });
     let Pipes { transport, .. } = pipes(&script, None, None);
     let error = transport.flush_rows(&stream(), 0).await.unwrap_err();
     assert_eq!(error.to_string(), "Requested entity was not found. (NotFound)");
@@ -426,12 +542,20 @@ async fn the_servers_own_code_is_read_out_of_a_failed_call() {
 
 #[tokio::test]
 async fn an_endpoint_where_nobody_listens_is_named() {
-    let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let port = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let endpoint = Endpoint::parse(&format!("http://127.0.0.1:{port}")).unwrap();
     let transport = Transport::connect(&endpoints(&endpoint, None), None, None).unwrap();
     let expected =
         format!("cannot reach http://127.0.0.1:{port}: Connection refused (os error 111) (Unavailable)");
-    assert_eq!(transport.table_schema(&table()).await.unwrap_err().to_string(), expected);
+    assert_eq!(
+        transport.table_schema(&table()).await.unwrap_err().to_string(),
+        expected
+    );
     let mut append = transport.open_append(&stream(), Bytes::new(), TRACE_ID, 1);
     append.send(request(0, b"rows")).await.unwrap();
     assert_eq!(ended(&mut append).await, expected);
@@ -446,20 +570,42 @@ async fn over_tls_a_key_becomes_a_token_and_a_refused_token_is_replaced_once() {
     let transport = transport(&endpoint, &certificates, key.path().to_str().unwrap());
 
     assert_eq!(transport.flush_rows(&stream(), 1).await.unwrap(), 1);
-    script.refusals.lock().unwrap().push_back(Status::unauthenticated("expired"));
+    script
+        .refusals
+        .lock()
+        .unwrap()
+        .push_back(Status::unauthenticated("expired"));
     assert_eq!(transport.flush_rows(&stream(), 2).await.unwrap(), 2);
     let bearer = |token: &str| ("flush", Some(format!("Bearer {token}")));
-    assert_eq!(script.header("authorization"), [bearer("one"), bearer("one"), bearer("two")]);
+    assert_eq!(
+        script.header("authorization"),
+        [bearer("one"), bearer("one"), bearer("two")]
+    );
 
     // Twice in one call is no matter of time.
-    script.refusals.lock().unwrap().extend([Status::unauthenticated("a"), Status::unauthenticated("b")]);
+    script
+        .refusals
+        .lock()
+        .unwrap()
+        .extend([Status::unauthenticated("a"), Status::unauthenticated("b")]);
     let error = transport.flush_rows(&stream(), 3).await.unwrap_err();
     assert_eq!(error.to_string(), "b (Unauthenticated)");
-    assert_eq!(script.header("authorization")[3..], [bearer("two"), bearer("three")]);
+    assert_eq!(
+        script.header("authorization")[3..],
+        [bearer("two"), bearer("three")]
+    );
 
     // An append call is not repeated here, but the next one has a new token.
-    script.refusals.lock().unwrap().push_back(Status::unauthenticated("again"));
-    script.replies.lock().unwrap().push_back(Reply::Answer(answered(0)));
+    script
+        .refusals
+        .lock()
+        .unwrap()
+        .push_back(Status::unauthenticated("again"));
+    script
+        .replies
+        .lock()
+        .unwrap()
+        .push_back(Reply::Answer(answered(0)));
     let mut append = transport.open_append(&stream(), Bytes::new(), TRACE_ID, 1);
     append.send(request(0, b"rows")).await.unwrap();
     assert_eq!(ended(&mut append).await, "again (Unauthenticated)");
@@ -468,12 +614,19 @@ async fn over_tls_a_key_becomes_a_token_and_a_refused_token_is_replaced_once() {
         append.send(request(0, b"rows")).await.unwrap();
         ended(&mut append).await
     };
-    assert_eq!(error, "no credentials: no access token: token request failed (Unavailable)");
+    assert_eq!(
+        error,
+        "no credentials: no access token: token request failed (Unavailable)"
+    );
 }
 
 #[tokio::test]
 async fn a_certificate_of_an_unknown_authority_is_an_error_that_names_the_option() {
-    let (script, certificates, others) = (Arc::new(Script::default()), Certificates::new(), Certificates::new());
+    let (script, certificates, others) = (
+        Arc::new(Script::default()),
+        Certificates::new(),
+        Certificates::new(),
+    );
     let endpoint = tls(&script, &certificates).await;
     for ca in [None, Some(&others)] {
         let transport = Transport::connect(&endpoints(&endpoint, ca), None, None).unwrap();
@@ -499,8 +652,14 @@ async fn a_plaintext_server_behind_an_https_address_is_explained() {
     tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
     let transport = Transport::connect(&endpoints(&endpoint, None), None, None).unwrap();
     let error = transport.table_schema(&table()).await.unwrap_err().to_string();
-    assert!(error.starts_with(&format!("cannot reach {endpoint}: TLS failed: ")), "{error}");
-    assert!(error.contains("if the server speaks plaintext there, its address begins with http://"), "{error}");
+    assert!(
+        error.starts_with(&format!("cannot reach {endpoint}: TLS failed: ")),
+        "{error}"
+    );
+    assert!(
+        error.contains("if the server speaks plaintext there, its address begins with http://"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -509,12 +668,21 @@ fn an_authority_file_that_is_none_is_named() {
     let file = crate::testing::file("no certificate");
     for (path, what) in [
         (file.path(), "holds no certificate in PEM form"),
-        (std::path::Path::new("/nowhere/ca.pem"), "cannot be read: No such file or directory (os error 2)"),
+        (
+            std::path::Path::new("/nowhere/ca.pem"),
+            "cannot be read: No such file or directory (os error 2)",
+        ),
     ] {
-        let endpoints =
-            Endpoints { grpc: endpoint.clone(), http: endpoint.clone(), ca: Some(path.to_owned()) };
+        let endpoints = Endpoints {
+            grpc: endpoint.clone(),
+            http: endpoint.clone(),
+            ca: Some(path.to_owned()),
+        };
         let error = Transport::connect(&endpoints, None, None).unwrap_err();
-        let expected = format!("option 'endpoint.ca': '{}' {what} (InvalidArgument)", path.display());
+        let expected = format!(
+            "option 'endpoint.ca': '{}' {what} (InvalidArgument)",
+            path.display()
+        );
         assert_eq!(error.to_string(), expected);
     }
 }
@@ -538,24 +706,44 @@ fn transport(endpoint: &Endpoint, certificates: &Certificates, key: &str) -> Tra
         ("endpoint.ca", ca),
         ("credentials", key),
     ];
-    let pairs: Vec<_> = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let pairs: Vec<_> = pairs
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
     let options = SinkOptions::parse(&pairs).unwrap();
     assert_eq!(options.credentials, Credentials::File(key.to_owned()));
-    Transport::connect(&options.endpoints, crate::credentials::token_source(&options), None).unwrap()
+    Transport::connect(
+        &options.endpoints,
+        crate::credentials::token_source(&options),
+        None,
+    )
+    .unwrap()
 }
 
 fn request(offset: i64, rows: &'static [u8]) -> AppendRequest {
-    AppendRequest { offset, rows: Bytes::from_static(rows) }
+    AppendRequest {
+        offset,
+        rows: Bytes::from_static(rows),
+    }
 }
 
 fn answered(offset: i64) -> AppendRowsResponse {
     let result = append_rows_response::Response::AppendResult(AppendResult { offset: Some(offset) });
-    AppendRowsResponse { response: Some(result), ..Default::default() }
+    AppendRowsResponse {
+        response: Some(result),
+        ..Default::default()
+    }
 }
 
 fn refused(code: Code, message: &str, details: Vec<prost_types::Any>) -> AppendRowsResponse {
-    let status = RpcStatus { code: code.into(), message: message.to_owned(), details };
-    AppendRowsResponse { response: Some(append_rows_response::Response::Error(status)), ..Default::default() }
+    let status = RpcStatus {
+        code: code.into(),
+        message: message.to_owned(),
+        details,
+    };
+    AppendRowsResponse {
+        response: Some(append_rows_response::Response::Error(status)),
+        ..Default::default()
+    }
 }
 
 async fn answer(append: &mut AppendConnection) -> AppendAnswer {

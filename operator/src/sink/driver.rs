@@ -1,0 +1,414 @@
+//! The sink's own task: carries out the core's commands and tells it what happened. It decides nothing.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use bigquery_sink_state::{
+    BatchId, Command, CommitList, Core, Epoch, FlushId, Generation, Input, Lane, Micros, NextOffset, Notice,
+    RequestNumber, RowCount, StreamName, SubtaskIndex, SubtaskState,
+};
+use bigquery_write_proto::names;
+use bigquery_write_proto::names::TableName;
+use bigquery_write_proto::rows::RowEncoder;
+use bytes::Bytes;
+use futures::future::{AbortHandle, Abortable, FutureExt as _};
+use futures::stream::{BoxStream, SelectAll, StreamExt as _, unfold};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use super::coalesce::Coalescer;
+use super::{Counters, Environment, translate};
+use crate::error::SinkError;
+use crate::options::SinkOptions;
+use crate::transport::{AppendEvent, AppendReceiver, AppendRequest, AppendSender, CallError, TRACE_ID, Transport};
+
+/// Flushes under way at a time: 128 streams commit within two round trips (design.md section 11), on one HTTP/2 connection.
+const PARALLEL_FLUSHES: usize = 64;
+
+/// Rows and what must stay in order with them.
+#[derive(Debug)]
+pub(super) enum Feed {
+    Rows(RecordBatch),
+    Barrier { epoch: Epoch, reply: oneshot::Sender<(SubtaskState, CommitList)> },
+    EndOfData { reply: oneshot::Sender<()> },
+}
+
+/// What may overtake rows: a commit comes while rows of the next epoch wait for room.
+#[derive(Debug)]
+pub(super) enum Control {
+    Commit { epoch: Epoch, entries: BTreeMap<SubtaskIndex, CommitList>, reply: oneshot::Sender<RowCount> },
+}
+
+/// Time as the core is told it: the host's wall clock at the start, moved on by a clock that never goes back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    pub(super) started_at: Micros,
+    pub(super) started: Instant,
+}
+
+impl Clock {
+    pub(super) fn now(&self) -> Micros {
+        self.started_at.after(self.started.elapsed())
+    }
+
+    fn instant(&self, at: Micros) -> Instant {
+        self.started + at.since(self.started_at)
+    }
+}
+
+/// Waits for the end of what was fed before it.
+#[derive(Debug)]
+enum Waiting {
+    Barrier { epoch: Epoch, reply: oneshot::Sender<(SubtaskState, CommitList)> },
+    EndOfData { reply: oneshot::Sender<()> },
+}
+
+/// The sending half of an open append call.
+#[derive(Debug)]
+struct Connection {
+    sender: AppendSender,
+    /// Numbers of the requests that were sent, in order: the answers carry none.
+    unanswered: VecDeque<RequestNumber>,
+    abort: AbortHandle,
+}
+
+/// A call that was answered.
+enum Done {
+    Created { lane: Lane, result: Result<names::StreamName, CallError> },
+    Flushed { flush: FlushId, result: Result<i64, CallError> },
+}
+
+pub(super) struct Driver {
+    core: Core,
+    clock: Clock,
+    table: TableName,
+    encoder: Arc<RowEncoder>,
+    transport: Transport,
+    counters: Arc<Counters>,
+    linger: Duration,
+    window_requests: usize,
+    coalescer: Coalescer,
+    /// Encoded and not acknowledged; a resend shares the bytes.
+    payloads: BTreeMap<BatchId, (RowCount, Bytes)>,
+    next_batch: u64,
+    connections: BTreeMap<Generation, Connection>,
+    answers: SelectAll<BoxStream<'static, (Generation, AppendEvent)>>,
+    calls: JoinSet<Done>,
+    flushes_waiting: VecDeque<(FlushId, StreamName, i64)>,
+    flushes_running: usize,
+    waiting: Option<Waiting>,
+    prepared: Option<oneshot::Sender<(SubtaskState, CommitList)>>,
+    committed: Option<oneshot::Sender<RowCount>>,
+    closed: Option<oneshot::Sender<()>>,
+}
+
+impl Driver {
+    pub(super) fn new(
+        core: Core,
+        clock: Clock,
+        encoder: Arc<RowEncoder>,
+        options: &SinkOptions,
+        environment: &Environment,
+    ) -> Self {
+        Self {
+            core,
+            clock,
+            table: options.table.clone(),
+            encoder,
+            transport: environment.transport.clone(),
+            counters: Arc::clone(&environment.counters),
+            linger: options.append_linger,
+            window_requests: options.inflight_requests,
+            coalescer: Coalescer::new(options.append_bytes),
+            payloads: BTreeMap::new(),
+            next_batch: 0,
+            connections: BTreeMap::new(),
+            answers: SelectAll::new(),
+            calls: JoinSet::new(),
+            flushes_waiting: VecDeque::new(),
+            flushes_running: 0,
+            waiting: None,
+            prepared: None,
+            committed: None,
+            closed: None,
+        }
+    }
+
+    /// Runs until the host goes away or something fails.
+    pub(super) async fn run(
+        mut self,
+        mut feeds: mpsc::Receiver<Feed>,
+        mut controls: mpsc::Receiver<Control>,
+    ) -> Result<(), SinkError> {
+        loop {
+            self.hand_over()?;
+            self.carry_out()?;
+            let takes_rows = self.waiting.is_none() && !self.coalescer.is_full() && self.core.has_room();
+            let wake = self.wake_at();
+            tokio::select! {
+                biased;
+                Some(control) = controls.recv() => self.control(control),
+                Some(done) = self.calls.join_next() => self.done(done)?,
+                Some((connection, event)) = self.answers.next() => self.answer(connection, event)?,
+                feed = feeds.recv(), if takes_rows => match feed {
+                    Some(feed) => self.feed(feed),
+                    None => return Ok(()),
+                },
+                () = async { match wake { Some(at) => sleep_until(at).await, None => pending().await } } => {
+                    self.tell(Input::Tick);
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, input: Input) {
+        self.core.handle(self.clock.now(), input);
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        let core = self.core.next_wake().map(|at| self.clock.instant(at));
+        let linger = self.coalescer.since().filter(|_| self.core.has_room()).map(|since| since + self.linger);
+        core.into_iter().chain(linger).min()
+    }
+
+    // From the host.
+
+    fn feed(&mut self, feed: Feed) {
+        match feed {
+            Feed::Rows(batch) => self.coalescer.push(batch),
+            Feed::Barrier { epoch, reply } => self.waiting = Some(Waiting::Barrier { epoch, reply }),
+            Feed::EndOfData { reply } => self.waiting = Some(Waiting::EndOfData { reply }),
+        }
+    }
+
+    fn control(&mut self, control: Control) {
+        let Control::Commit { epoch, entries, reply } = control;
+        self.committed = Some(reply);
+        self.tell(Input::Commit { epoch, entries });
+    }
+
+    /// Gives the core what is full, what has waited long enough, or what a barrier waits for; as far as there is room.
+    fn hand_over(&mut self) -> Result<(), SinkError> {
+        let schema = Arc::clone(self.encoder.wire_schema());
+        while self.core.has_room() && !self.coalescer.is_empty() {
+            let due = self.coalescer.since().is_some_and(|since| since + self.linger <= Instant::now());
+            if !self.coalescer.is_full() && self.waiting.is_none() && !due {
+                break;
+            }
+            for payload in self.coalescer.take(&schema, &self.encoder)? {
+                self.next_batch += 1;
+                let (id, rows) = (BatchId(self.next_batch), RowCount(payload.rows as u64));
+                let bytes = payload.message.len() as u64;
+                self.payloads.insert(id, (rows, payload.message));
+                self.tell(Input::Batch { id, rows, bytes });
+            }
+        }
+        if !self.coalescer.is_empty() {
+            return Ok(());
+        }
+        match self.waiting.take() {
+            None => {}
+            Some(Waiting::Barrier { epoch, reply }) => {
+                self.prepared = Some(reply);
+                self.tell(Input::Barrier { epoch });
+            }
+            Some(Waiting::EndOfData { reply }) => {
+                self.closed = Some(reply);
+                self.tell(Input::EndOfData);
+            }
+        }
+        Ok(())
+    }
+
+    // From BigQuery.
+
+    fn done(&mut self, done: Result<Done, tokio::task::JoinError>) -> Result<(), SinkError> {
+        let done = done.map_err(|error| SinkError::internal("a call to BigQuery broke off").with_source(error))?;
+        match done {
+            Done::Created { lane, result: Ok(stream) } => {
+                Counters::add(&self.counters.streams_created, 1);
+                tracing::info!(%stream, "created a write stream");
+                self.tell(Input::StreamCreated { lane, stream: StreamName(stream.to_string()) });
+            }
+            Done::Created { lane, result: Err(error) } => {
+                self.tell(Input::CreateFailed { lane, fault: translate::call_fault(&error) });
+            }
+            Done::Flushed { flush, result } => {
+                self.flushes_running -= 1;
+                self.tell(match result {
+                    Ok(offset) => Input::FlushDone { flush, offset },
+                    Err(error) => Input::FlushFailed { flush, fault: translate::call_fault(&error) },
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, connection: Generation, event: AppendEvent) -> Result<(), SinkError> {
+        let input = match event {
+            AppendEvent::Answer(answer) => {
+                let request = self.connections.get_mut(&connection).and_then(|open| open.unanswered.pop_front());
+                let Some(request) = request else {
+                    return Err(SinkError::external("BigQuery answered a request that was not sent"));
+                };
+                match answer.result {
+                    Ok(offset) => {
+                        let offset = offset.and_then(|offset| u64::try_from(offset).ok());
+                        Input::AppendAcked { connection, request, offset }
+                    }
+                    Err(refusal) => {
+                        let fault = translate::refusal_fault(&refusal);
+                        Input::AppendFailed { connection, request, fault }
+                    }
+                }
+            }
+            AppendEvent::Ended(result) => {
+                self.drop_connection(connection);
+                let fault = result.map_or_else(|error| translate::call_fault(&error), |()| translate::clean_end());
+                Input::ConnectionLost { connection, fault }
+            }
+        };
+        self.tell(input);
+        Ok(())
+    }
+
+    fn drop_connection(&mut self, connection: Generation) {
+        if let Some(open) = self.connections.remove(&connection) {
+            open.abort.abort();
+        }
+    }
+
+    // The core's commands.
+
+    fn carry_out(&mut self) -> Result<(), SinkError> {
+        while let Some(command) = self.core.poll() {
+            match command {
+                Command::CreateStream { lane } => self.create_stream(lane),
+                Command::Connect { connection, stream } => self.connect(connection, &stream)?,
+                Command::Disconnect { connection } => self.drop_connection(connection),
+                Command::Append { connection, request, offset, batch } => {
+                    self.append(connection, request, offset, batch);
+                }
+                Command::Release { batch } => {
+                    if let Some((rows, _)) = self.payloads.remove(&batch) {
+                        Counters::add(&self.counters.rows_appended, rows.0);
+                    }
+                }
+                Command::Prepared { state, commit, .. } => reply(self.prepared.take(), (state, commit)),
+                Command::Flush { flush, stream, offset } => {
+                    let offset = i64::try_from(offset.0).expect("the core keeps offsets within i64");
+                    self.flushes_waiting.push_back((flush, stream, offset));
+                }
+                Command::Committed { rows, .. } => reply(self.committed.take(), rows),
+                Command::Closed => reply(self.closed.take(), ()),
+                // The transport has dropped the refused token already; the next call asks for a new one.
+                Command::RefreshCredentials => tracing::info!("BigQuery did not take the token; getting another"),
+                Command::Notice(notice) => self.notice(&notice),
+                Command::Fail(failure) => return Err(translate::failure(&failure)),
+            }
+        }
+        self.start_flushes()
+    }
+
+    fn create_stream(&mut self, lane: Lane) {
+        let (transport, table) = (self.transport.clone(), self.table.clone());
+        self.calls.spawn(async move {
+            let result = transport.create_stream(&table).await.map(|created| created.name);
+            Done::Created { lane, result }
+        });
+    }
+
+    fn connect(&mut self, generation: Generation, stream: &StreamName) -> Result<(), SinkError> {
+        let stream = parse(stream)?;
+        // As many as may be unanswered, so that handing one over never waits.
+        let capacity = self.window_requests + 1;
+        let schema = self.encoder.writer_schema().clone();
+        let opened = self.transport.open_append(&stream, schema, TRACE_ID, capacity);
+        let (events, abort) = events(generation, opened.receiver);
+        self.answers.push(events);
+        let connection = Connection { sender: opened.sender, unanswered: VecDeque::new(), abort };
+        self.connections.insert(generation, connection);
+        Ok(())
+    }
+
+    fn append(&mut self, generation: Generation, request: RequestNumber, offset: NextOffset, batch: BatchId) {
+        let Some(connection) = self.connections.get_mut(&generation) else { return };
+        let (_, rows) = self.payloads.get(&batch).expect("the core appends what it was given and has not released");
+        let offset = i64::try_from(offset.0).expect("the core keeps offsets within i64");
+        let sent = connection.sender.send(AppendRequest { offset, rows: rows.clone() }).now_or_never();
+        // A call that is over says why at its receiver; the core then sends everything again.
+        if let Some(Ok(())) = sent {
+            connection.unanswered.push_back(request);
+        } else {
+            debug_assert!(sent.is_some(), "the queue holds as many requests as may be unanswered");
+        }
+    }
+
+    fn start_flushes(&mut self) -> Result<(), SinkError> {
+        while self.flushes_running < PARALLEL_FLUSHES
+            && let Some((flush, stream, offset)) = self.flushes_waiting.pop_front()
+        {
+            let (transport, stream) = (self.transport.clone(), parse(&stream)?);
+            self.flushes_running += 1;
+            self.calls.spawn(async move { Done::Flushed { flush, result: transport.flush_rows(&stream, offset).await } });
+        }
+        Ok(())
+    }
+
+    fn notice(&self, notice: &Notice) {
+        let counters = &self.counters;
+        match notice {
+            Notice::Reconnect { fault } => {
+                Counters::add(&counters.reconnects, 1);
+                tracing::debug!(%fault, "an append connection ended");
+            }
+            Notice::Retry { fault, pause } => {
+                Counters::add(&counters.retries, 1);
+                tracing::debug!(%fault, ?pause, "sending a request again");
+            }
+            Notice::OwnResendStored => {
+                Counters::add(&counters.own_resends_stored, 1);
+                tracing::debug!("a resend met its own rows");
+            }
+            Notice::EchoDiscarded => tracing::debug!("discarded an answer behind a failed request"),
+            Notice::StaleAnswerDropped => tracing::debug!("dropped an answer of an older connection"),
+            Notice::StreamLeft { stream, flushable, reason } => {
+                Counters::add(&counters.streams_left, 1);
+                tracing::warn!(%stream, %flushable, reason, "left a write stream");
+            }
+            Notice::AlreadyFlushed => Counters::add(&counters.already_flushed, 1),
+            Notice::UnprovableAccepted { stream, epoch, rows, lost } => {
+                tracing::error!(%stream, ?epoch, %rows, lost, "accepted a commit that cannot be shown to be visible");
+            }
+        }
+    }
+}
+
+/// The answers of one call, ended by the abort handle.
+fn events(generation: Generation, receiver: AppendReceiver) -> (BoxStream<'static, (Generation, AppendEvent)>, AbortHandle) {
+    let (abort, registration) = AbortHandle::new_pair();
+    let events = unfold(Some(receiver), move |receiver| async move {
+        let mut receiver = receiver?;
+        let event = receiver.next_event().await;
+        let rest = matches!(event, AppendEvent::Answer(_)).then_some(receiver);
+        Some(((generation, event), rest))
+    });
+    (Abortable::new(events, registration).boxed(), abort)
+}
+
+fn parse(stream: &StreamName) -> Result<names::StreamName, SinkError> {
+    stream.0.parse().map_err(|error| {
+        SinkError::user(format!("'{stream}', which a checkpoint names, is no write stream: {error}"))
+    })
+}
+
+/// A host that no longer waits does not need the answer.
+fn reply<T>(to: Option<oneshot::Sender<T>>, value: T) {
+    if let Some(to) = to {
+        drop(to.send(value));
+    }
+}

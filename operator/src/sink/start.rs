@@ -1,0 +1,103 @@
+//! The start: the table is there or made, and the columns fit it, before the first row.
+
+use std::time::Duration;
+
+use arrow_schema::SchemaRef;
+use bigquery_write_proto::rows::{self, ColumnProblem, RowEncoder, RowOptions};
+use bigquery_write_proto::wire::TableSchema;
+use tokio::time::{Instant, sleep};
+use tonic::Code;
+
+use super::{Environment, START_BUDGET};
+use crate::error::SinkError;
+use crate::options::{CreateTable, SinkOptions, SubMicroseconds};
+use crate::tables::create_table_if_missing;
+use crate::transport::CallError;
+
+/// The encoder for the table's schema, which the default stream tells (`GetWriteStream`, view FULL). With `create`, a missing table
+/// is made first if the options ask for it.
+pub(super) async fn row_encoder(
+    options: &SinkOptions,
+    columns: &SchemaRef,
+    environment: &Environment,
+    create: bool,
+) -> Result<RowEncoder, SinkError> {
+    let creates = options.create == CreateTable::IfMissing;
+    if create && creates {
+        let schema = rows::table_schema_for(columns).map_err(|problems| column_problems(options, &problems))?;
+        create_table_if_missing(options, environment.tokens.clone(), &schema).await?;
+    }
+    let schema = match table_schema(options, environment, create && creates).await {
+        Ok(schema) => schema,
+        // A check looks only: the table would be made from these very columns.
+        Err(error) if !create && creates && error.code == Code::NotFound => {
+            rows::table_schema_for(columns).map_err(|problems| column_problems(options, &problems))?
+        }
+        Err(error) => return Err(lookup_error(options, error)),
+    };
+    let row_options = RowOptions {
+        sub_microseconds: match options.sub_microseconds {
+            SubMicroseconds::Truncate => rows::SubMicroseconds::Truncate,
+            SubMicroseconds::Refuse => rows::SubMicroseconds::Refuse,
+        },
+    };
+    RowEncoder::new(columns, &schema, row_options).map_err(|problems| column_problems(options, &problems))
+}
+
+/// Retries what passes, within the start's budget; a table made just now may not be known everywhere yet (write-api.md 3.4).
+async fn table_schema(
+    options: &SinkOptions,
+    environment: &Environment,
+    made_just_now: bool,
+) -> Result<TableSchema, CallError> {
+    let deadline = Instant::now() + START_BUDGET;
+    let mut pause = Duration::from_millis(100);
+    loop {
+        let error = match environment.transport.table_schema(&options.table).await {
+            Ok(schema) => return Ok(schema),
+            Err(error) => error,
+        };
+        let passing = match error.code {
+            Code::NotFound | Code::PermissionDenied => made_just_now,
+            Code::Unavailable | Code::DeadlineExceeded | Code::Internal | Code::Unknown | Code::Aborted => true,
+            Code::ResourceExhausted | Code::Cancelled => true,
+            _ => false,
+        };
+        if !passing || Instant::now() + pause > deadline {
+            return Err(error);
+        }
+        tracing::warn!(table = %options.table, %error, "the table's schema could not be read yet; trying again");
+        sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(3));
+    }
+}
+
+fn lookup_error(options: &SinkOptions, error: CallError) -> SinkError {
+    let table = &options.table;
+    match error.code {
+        Code::NotFound => SinkError::user(format!(
+            "table {table} does not exist; create it, or let the sink do so with option 'table.create' = 'if_missing' ({error})"
+        )),
+        Code::PermissionDenied => SinkError::user(format!(
+            "table {table} cannot be written: it does not exist, or the permissions bigquery.tables.get and \
+             bigquery.tables.updateData are missing ({error})"
+        )),
+        Code::Unauthenticated => {
+            SinkError::user(format!("table {table} cannot be read: {error}; see option 'credentials'"))
+        }
+        Code::InvalidArgument | Code::Unimplemented => SinkError::user(format!("table {table} cannot be read: {error}")),
+        _ => SinkError::external(format!("table {table} cannot be read: {error}")),
+    }
+    .with_source(error)
+}
+
+fn column_problems(options: &SinkOptions, problems: &[ColumnProblem]) -> SinkError {
+    let list: Vec<String> = problems.iter().map(|problem| format!("\n  {problem}")).collect();
+    let (count, plural) = (problems.len(), if problems.len() == 1 { "" } else { "s" });
+    SinkError::user(format!(
+        "{count} column{plural} of the pipeline do{} not fit table {}:{}",
+        if problems.len() == 1 { "es" } else { "" },
+        options.table,
+        list.concat()
+    ))
+}

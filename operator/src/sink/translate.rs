@@ -1,0 +1,99 @@
+//! Between the words of the wire, the options and the core.
+
+use bigquery_sink_state::{Code, Failure, FailureKind, Fault, Limits, Place, Replay, RowFault, StorageCode, Unprovable};
+use bigquery_write_proto::rows::ConvertError;
+use bigquery_write_proto::wire::StorageError;
+
+use crate::error::{Blame, Retry, SinkError};
+use crate::host::CommitReplay;
+use crate::options::{SinkOptions, UnprovableCommit};
+use crate::transport::{AppendRefusal, CallError};
+
+pub(super) fn limits(options: &SinkOptions) -> Limits {
+    Limits {
+        append_bytes: options.append_bytes as u64,
+        inflight_bytes: options.inflight_bytes as u64,
+        inflight_requests: options.inflight_requests,
+        inflight_time: options.inflight_time,
+        append_timeout: options.append_timeout,
+        commit_timeout: options.commit_timeout,
+        quota_timeout: options.quota_timeout,
+        unprovable: match options.unprovable {
+            UnprovableCommit::Fail => Unprovable::Fail,
+            UnprovableCommit::AssumeVisible => Unprovable::AssumeVisible,
+            UnprovableCommit::AcceptLoss => Unprovable::AcceptLoss,
+        },
+    }
+}
+
+pub(super) fn replay(replay: CommitReplay) -> Replay {
+    match replay {
+        CommitReplay::Expected => Replay::Expected,
+        CommitReplay::Confirmed => Replay::Confirmed,
+        CommitReplay::Unknown => Replay::Unknown,
+    }
+}
+
+/// The error that ended a call.
+pub(super) fn call_fault(error: &CallError) -> Fault {
+    Fault {
+        code: Code::from_number(error.code.into()),
+        storage_code: storage_code(error.storage_error.as_ref()),
+        place: Place::RpcEnd,
+        expected_offset: error.offsets().map(|offsets| offsets.expected),
+        row_errors: Vec::new(),
+        message: error.message.clone(),
+    }
+}
+
+/// A call that the server ended without an error.
+pub(super) fn clean_end() -> Fault {
+    Fault {
+        code: Code::Ok,
+        storage_code: None,
+        place: Place::RpcEnd,
+        expected_offset: None,
+        row_errors: Vec::new(),
+        message: "the server closed the connection".into(),
+    }
+}
+
+/// An in-band refusal.
+pub(super) fn refusal_fault(refusal: &AppendRefusal) -> Fault {
+    let row = |error: &bigquery_write_proto::wire::RowError| RowFault {
+        index: u64::try_from(error.index).unwrap_or(0),
+        message: error.message.clone(),
+    };
+    Fault {
+        code: Code::from_number(refusal.code.into()),
+        storage_code: storage_code(refusal.storage_error.as_ref()),
+        place: Place::InBand,
+        expected_offset: refusal.offsets().map(|offsets| offsets.expected),
+        row_errors: refusal.row_errors.iter().map(row).collect(),
+        message: refusal.message.clone(),
+    }
+}
+
+fn storage_code(error: Option<&StorageError>) -> Option<StorageCode> {
+    error.and_then(|error| StorageCode::from_number(error.code))
+}
+
+pub(super) fn failure(failure: &Failure) -> SinkError {
+    let (blame, retry) = match failure.kind {
+        FailureKind::Restart => (Blame::External, Retry::Restart),
+        FailureKind::User => (Blame::User, Retry::Never),
+        FailureKind::Unprovable => (Blame::External, Retry::Never),
+        FailureKind::Host => (Blame::Internal, Retry::Never),
+    };
+    SinkError::new(blame, retry, failure.message.clone())
+}
+
+/// With `row_errors = 'fail'` the job stops at rows that do not fit, since a restart would meet them again.
+pub(super) fn convert_error(error: ConvertError) -> SinkError {
+    let text = error.to_string();
+    match error {
+        ConvertError::Rows(_) | ConvertError::Batch { .. } => SinkError::user(text),
+        ConvertError::Schema { .. } => SinkError::internal(text),
+    }
+    .with_source(error)
+}
