@@ -65,10 +65,11 @@ impl Catalog {
         }
     }
 
-    /// The newest lineage any file speaks of, damaged or not, so that a new one is beyond it.
-    pub(super) fn newest_lineage(&self) -> u64 {
+    /// A lineage beyond every one that a file speaks of, damaged or not.
+    pub(super) fn next_lineage(&self) -> u64 {
         let claimed = self.claims.last().map_or(0, |id| id.lineage);
-        claimed.max(self.markers.last().map_or(0, |id| id.lineage))
+        let marked = self.markers.last().map_or(0, |id| id.lineage);
+        claimed.max(marked).saturating_add(1)
     }
 
     pub(super) fn claims(&self) -> impl DoubleEndedIterator<Item = CheckpointId> {

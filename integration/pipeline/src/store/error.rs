@@ -49,6 +49,16 @@ pub enum StoreError {
         /// The newest generation.
         by: u64,
     },
+    /// The state this host wrote its generation into is not there any more: stop, publish nothing more.
+    #[error(
+        "the state at {location} was removed or replaced while this run (generation {ours}) used it; this run stops"
+    )]
+    Replaced {
+        /// The store.
+        location: String,
+        /// Our generation.
+        ours: u64,
+    },
     /// The epoch was claimed by another attempt: restart from the newest checkpoint, which is that attempt's.
     #[error(
         "epoch {epoch} at {location} was already completed by generation {by}; going on from that checkpoint"

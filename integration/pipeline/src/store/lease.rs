@@ -185,7 +185,7 @@ impl Lease {
     /// Makes sure that no newer host has taken over; called right before commits are sent.
     ///
     /// # Errors
-    /// [`StoreError::Superseded`], or [`StoreError::Damaged`] if the state was removed or replaced under this host.
+    /// [`StoreError::Superseded`], or [`StoreError::Replaced`] if the state was removed under this host.
     pub async fn still_ours(&self) -> Result<(), StoreError> {
         let name = names::generation(self.generation);
         let record = self.objects.read(GENERATIONS, &name).await?;
@@ -197,11 +197,9 @@ impl Lease {
                 ours: self.generation,
                 by,
             }),
-            Standing::RecordGone => Err(StoreError::Damaged {
-                file: self.objects.show(GENERATIONS, &name),
-                damage: Damage::Missing {
-                    named_by: "this run, which wrote it".to_owned(),
-                },
+            Standing::RecordGone => Err(StoreError::Replaced {
+                location: self.location.to_string(),
+                ours: self.generation,
             }),
         }
     }
@@ -262,7 +260,7 @@ impl Lease {
             return Err(refuse("its commit is not confirmed"));
         };
         let id = CheckpointId {
-            lineage: catalog.newest_lineage() + 1,
+            lineage: catalog.next_lineage(),
             epoch,
         };
         let manifest = Manifest {
@@ -293,17 +291,15 @@ impl Lease {
         let catalog = Catalog::of(self.objects.list(CHECKPOINTS).await?);
         self.progress = None;
         self.still_ours().await?;
-        self.open_lineage(
-            Progress::at_start(catalog.newest_lineage() + 1).newest,
-            Claimed::Nothing,
-        )
-        .await
+        let start = Progress::at_start(catalog.next_lineage());
+        self.open_lineage(start.newest, Claimed::Nothing).await
     }
 
     /// Number the next checkpoint must have; 1 on an empty store.
     #[must_use]
     pub fn next_epoch(&self) -> Epoch {
-        Epoch(self.progress.map_or(0, |progress| progress.newest.epoch.0) + 1)
+        let newest = self.progress.map_or(0, |progress| progress.newest.epoch.0);
+        Epoch(newest.saturating_add(1))
     }
 
     /// This host's generation.

@@ -66,7 +66,7 @@ impl LocalBackend {
         match created {
             Ok(()) => self.disk.sync_folder(parent),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                // A process killed between the two steps left it so. A parent that cannot be opened was there before us.
+                // A process killed between the two steps left it so. A parent that we may not open is older than us.
                 self.disk.sync_folder(parent).ok();
                 Ok(())
             }
