@@ -158,11 +158,10 @@ impl CsvDecoder {
         if text.contains("unequal lengths") || text.contains("incorrect number of fields") {
             return format!("it does not have {} fields", self.file.fields().len());
         }
-        let number = text
-            .split("for column ")
-            .nth(1)
-            .and_then(|rest| rest.split(' ').next())
-            .and_then(|n| n.parse::<usize>().ok());
+        let number = text.split("column ").nth(1).and_then(|rest| {
+            let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+            digits.parse::<usize>().ok()
+        });
         match number.and_then(|number| self.file.fields().get(number)) {
             Some(field) => format!("column {} is not {}", field.name(), sql_name(field.data_type())),
             None => "a field does not have the type of its column".into(),

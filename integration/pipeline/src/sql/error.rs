@@ -112,15 +112,16 @@ impl Mistakes {
 
 /// `; did you mean 'x'?` when one of the known names is near, else nothing.
 pub(super) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let name = name.to_lowercase();
     known
         .into_iter()
         .map(|candidate| {
             (
-                strsim::jaro_winkler(&name.to_lowercase(), &candidate.to_lowercase()),
+                strsim::normalized_damerau_levenshtein(&name, &candidate.to_lowercase()),
                 candidate,
             )
         })
-        .filter(|(score, _)| *score > 0.8)
+        .filter(|(likeness, _)| *likeness >= 0.6)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, candidate)| format!("; did you mean '{candidate}'?"))
         .unwrap_or_default()

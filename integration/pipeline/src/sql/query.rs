@@ -22,6 +22,8 @@ use crate::exec::input_table;
 
 const POINTER: &str = "the embedded host does not run it; run this file on Arroyo (arroyo.dev), which does";
 
+const SAME_NAME: &str = "two expressions of the SELECT have the same name (a CAST has that of its column); name one of them with AS";
+
 /// The sink's side of an INSERT.
 #[derive(Debug)]
 pub(super) struct Target<'a> {
@@ -188,7 +190,13 @@ fn note_planning_errors(error: &DataFusionError, statement: &Statement, mistakes
                     ),
                 )
             }
-            other => (spanned, first_line(&other.strip_backtrace())),
+            other => {
+                let text = first_line(&other.strip_backtrace());
+                match text.split_once("Projections require unique expression names") {
+                    Some(_) => (statement.find_word("SELECT"), SAME_NAME.to_owned()),
+                    None => (spanned, text),
+                }
+            }
         };
         mistakes.add(place.unwrap_or(statement.start()), message);
     }

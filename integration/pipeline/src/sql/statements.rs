@@ -27,6 +27,7 @@ pub(super) fn parse(sql: &str, mistakes: &mut Mistakes) -> Vec<Statement> {
     let mut statements = Vec::new();
     for part in tokens.split(|token| token.token == Token::SemiColon) {
         let tokens: Vec<_> = part.iter().filter(|token| is_text(token)).cloned().collect();
+        let tokens = with_single_brackets(tokens);
         let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else {
             continue;
         };
@@ -93,6 +94,21 @@ impl Statement {
 
 fn is_text(token: &TokenWithSpan) -> bool {
     !matches!(token.token, Token::Whitespace(_) | Token::EOF)
+}
+
+/// In a CREATE TABLE `>>` closes two STRUCTs; the parser takes it for that only where no comma follows.
+fn with_single_brackets(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let creates = tokens.first().is_some_and(
+        |token| matches!(&token.token, Token::Word(word) if word.value.eq_ignore_ascii_case("create")),
+    );
+    if !creates {
+        return tokens;
+    }
+    let split = |token: TokenWithSpan| match token.token {
+        Token::ShiftRight => vec![TokenWithSpan::new(Token::Gt, token.span); 2],
+        _ => vec![token],
+    };
+    tokens.into_iter().flat_map(split).collect()
 }
 
 fn parse_one(dialect: &ArroyoDialect, tokens: &[TokenWithSpan]) -> Result<Ast, ParserError> {
