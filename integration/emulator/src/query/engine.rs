@@ -34,7 +34,7 @@ pub(super) async fn run(mut query: Box<Query>, snapshot: Vec<Snapshot>) -> Resul
             .register_table(name, Arc::new(provider))
             .map_err(|error| explain(&error, &snapshot))?;
     }
-    let outputs = name_outputs(&mut query);
+    let outputs = name_outputs(&mut query)?;
     expressions::translate(&mut query);
     spelling.apply(&mut query)?;
     let (result, batches) = execute(&context, query, &snapshot).await?;

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, CaseWhen, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, TimezoneInfo, Value, VisitMut, VisitorMut,
+    FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, ObjectName, OrderBy, OrderByExpr,
+    OrderByKind, Query, TimezoneInfo, Value, VisitMut, VisitorMut, WindowType,
 };
 
 /// Rewrites what DataFusion spells differently. What is not known here goes on as it is.
@@ -38,10 +39,22 @@ impl VisitorMut for Translator {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        if let Some(OrderBy {
+            kind: OrderByKind::Expressions(keys),
+            ..
+        }) = &mut query.order_by
+        {
+            order_nulls(keys);
+        }
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         match expr {
             Expr::Cast { data_type, .. } | Expr::TypedString { data_type, .. } => translate_type(data_type),
             Expr::Function(function) => {
+                order_nulls_within(function);
                 if let Some(other) = translate_function(function) {
                     *expr = other;
                 }
@@ -49,6 +62,27 @@ impl VisitorMut for Translator {
             _ => {}
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// BigQuery takes NULL for the smallest value, DataFusion for the largest.
+fn order_nulls(keys: &mut [OrderByExpr]) {
+    for key in keys {
+        let ascending = key.options.asc.unwrap_or(true);
+        key.options.nulls_first.get_or_insert(ascending);
+    }
+}
+
+fn order_nulls_within(function: &mut Function) {
+    if let Some(WindowType::WindowSpec(window)) = &mut function.over {
+        order_nulls(&mut window.order_by);
+    }
+    if let FunctionArguments::List(list) = &mut function.args {
+        for clause in &mut list.clauses {
+            if let FunctionArgumentClause::OrderBy(keys) = clause {
+                order_nulls(keys);
+            }
+        }
     }
 }
 
@@ -223,6 +257,14 @@ mod tests {
                 "CAST(CAST(a AS TIMESTAMP(6) WITH TIME ZONE) AS BIGINT)",
             ),
             ("LOWER(a)", "LOWER(a)"),
+            (
+                "ARRAY_AGG(a ORDER BY b DESC)",
+                "ARRAY_AGG(a ORDER BY b DESC NULLS LAST)",
+            ),
+            (
+                "a FROM UNNEST([1]) AS a ORDER BY a",
+                "a FROM UNNEST([1]) AS a ORDER BY a NULLS FIRST",
+            ),
         ] {
             let mut query = tables::parse(&format!("SELECT {sql}")).unwrap();
             translate(&mut query);

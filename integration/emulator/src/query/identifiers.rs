@@ -33,6 +33,15 @@ pub(super) enum OutputName {
     Star,
 }
 
+impl OutputName {
+    fn written(&self) -> Option<&str> {
+        match self {
+            Self::Written(name) => Some(name),
+            Self::Star => None,
+        }
+    }
+}
+
 impl Spelling {
     /// A schema's columns under the one spelling.
     pub(super) fn columns(&mut self, columns: &[Column]) -> Vec<Column> {
@@ -101,10 +110,13 @@ impl Spelling {
 }
 
 /// Says what the result's columns are called, and calls those without a name `f0_`, `f1_`... as BigQuery does.
-pub(super) fn name_outputs(query: &mut Query) -> Vec<OutputName> {
+///
+/// # Errors
+/// `Invalid`: two columns with one name.
+pub(super) fn name_outputs(query: &mut Query) -> Result<Vec<OutputName>, QueryError> {
     let mut anonymous = 0;
     let Some(select) = first_select(query) else {
-        return vec![OutputName::Star];
+        return Ok(vec![OutputName::Star]);
     };
     let name = |item: &mut SelectItem| match item {
         SelectItem::ExprWithAlias { alias, .. } => OutputName::Written(alias.value.clone()),
@@ -122,7 +134,9 @@ pub(super) fn name_outputs(query: &mut Query) -> Vec<OutputName> {
             OutputName::Written(name)
         }
     };
-    select.projection.iter_mut().map(name).collect()
+    let names: Vec<OutputName> = select.projection.iter_mut().map(name).collect();
+    check_unique(names.iter().filter_map(OutputName::written))?;
+    Ok(names)
 }
 
 /// Gives a result's columns their names: those before the first star and after the last one.
@@ -131,31 +145,25 @@ pub(super) fn name_outputs(query: &mut Query) -> Vec<OutputName> {
 /// `Invalid`: two columns with one name.
 pub(super) fn apply_outputs(names: &[OutputName], schema: &mut Schema) -> Result<(), QueryError> {
     let columns = &mut schema.columns;
-    let written = |name: &OutputName| match name {
-        OutputName::Written(name) => Some(name.clone()),
-        OutputName::Star => None,
-    };
-    for (column, name) in columns.iter_mut().zip(names.iter().map_while(written)) {
-        column.name = name;
+    let head = names.iter().map_while(OutputName::written);
+    for (column, name) in columns.iter_mut().zip(head) {
+        name.clone_into(&mut column.name);
     }
     if names.contains(&OutputName::Star) {
-        for (column, name) in columns
-            .iter_mut()
-            .rev()
-            .zip(names.iter().rev().map_while(written))
-        {
-            column.name = name;
+        let tail = names.iter().rev().map_while(OutputName::written);
+        for (column, name) in columns.iter_mut().rev().zip(tail) {
+            name.clone_into(&mut column.name);
         }
     }
+    check_unique(columns.iter().map(|column| column.name.as_str()))
+}
+
+fn check_unique<'a>(mut names: impl Iterator<Item = &'a str>) -> Result<(), QueryError> {
     let mut seen = HashSet::new();
-    match columns
-        .iter()
-        .find(|column| !seen.insert(column.name.to_lowercase()))
-    {
+    match names.find(|name| !seen.insert(name.to_lowercase())) {
         None => Ok(()),
         Some(twice) => Err(QueryError::Invalid(format!(
-            "Duplicate column names in the result are not supported. Found duplicate(s): {}",
-            twice.name
+            "Duplicate column names in the result are not supported. Found duplicate(s): {twice}"
         ))),
     }
 }
@@ -373,7 +381,7 @@ mod tests {
             Column::new("userId", Kind::Int64, Mode::Nullable),
             Column::new("s", Kind::Struct(inner), Mode::Nullable),
         ]);
-        let names = name_outputs(&mut query);
+        let names = name_outputs(&mut query)?;
         spelling.apply(&mut query)?;
         Ok((query.to_string(), names))
     }
@@ -389,9 +397,9 @@ mod tests {
     fn columns_take_the_declared_spelling_and_outputs_the_written_one() {
         for (sql, want, names) in [
             (
-                "SELECT USERID, T.UserId FROM d.t WHERE userid > 1 ORDER BY userID",
-                r#"SELECT "userId", "t"."userId" FROM "$table_0" AS "t" WHERE "userId" > 1 ORDER BY "userId""#,
-                vec!["USERID", "UserId"],
+                "SELECT T.UserId FROM d.t WHERE userid > 1 ORDER BY userID",
+                r#"SELECT "T"."userId" FROM "$table_0" AS "T" WHERE "userId" > 1 ORDER BY "userId""#,
+                vec!["UserId"],
             ),
             (
                 "SELECT S.INNER, t.s.inner AS X, count(*), 1 FROM d.t",
@@ -405,7 +413,7 @@ mod tests {
             ),
             (
                 "SELECT x FROM UNNEST([1, 2]) AS X",
-                r#"SELECT "X" FROM UNNEST([1, 2]) AS "X" ("X")"#,
+                r#"SELECT "x" FROM UNNEST([1, 2]) AS "x" ("x")"#,
                 vec!["x"],
             ),
         ] {

@@ -130,7 +130,9 @@ async fn on_own_thread(
     };
     // A blocking task holds a simulated clock still for as long as it runs; but its stack is the runtime's choice.
     let task = spawn_blocking(move || {
-        let thread = std::thread::Builder::new().name("query".to_owned()).stack_size(STACK);
+        let thread = std::thread::Builder::new()
+            .name("query".to_owned())
+            .stack_size(STACK);
         let thread = thread.spawn(work).map_err(internal)?;
         thread.join().map_err(|_| internal("the query panicked"))?
     });

@@ -15,7 +15,14 @@ pub(super) const LIST_PAGE: u64 = 1000;
 
 /// Fields of the resource that the server computes.
 const COMPUTED: [&str; 8] = [
-    "kind", "etag", "id", "selfLink", "location", "creationTime", "lastModifiedTime", "type",
+    "kind",
+    "etag",
+    "id",
+    "selfLink",
+    "location",
+    "creationTime",
+    "lastModifiedTime",
+    "type",
 ];
 
 pub(super) async fn insert(
@@ -23,8 +30,17 @@ pub(super) async fn insert(
     Path(project): Path<String>,
     Body(mut body): Body,
 ) -> Result<Json<Value>, ApiError> {
-    let id = take_reference(&mut body, "datasetReference", "datasetId", &[("projectId", &project)])?;
-    let location = body.get("location").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let id = take_reference(
+        &mut body,
+        "datasetReference",
+        "datasetId",
+        &[("projectId", &project)],
+    )?;
+    let location = body
+        .get("location")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
     COMPUTED.iter().for_each(|field| drop(body.remove(*field)));
     let name = DatasetRef::new(project, id);
     let now = api.shared.now();
@@ -39,7 +55,8 @@ pub(super) async fn get(
     Path((project, dataset)): Path<(String, String)>,
 ) -> Result<Json<Value>, ApiError> {
     let name = DatasetRef::new(project, dataset);
-    api.shared.with(|machine| Ok(Json(resource(&name, machine.catalog.dataset(&name)?))))
+    api.shared
+        .with(|machine| Ok(Json(resource(&name, machine.catalog.dataset(&name)?))))
 }
 
 pub(super) async fn delete(
@@ -49,7 +66,8 @@ pub(super) async fn delete(
 ) -> Result<StatusCode, ApiError> {
     let name = DatasetRef::new(project, dataset);
     let with_tables = params.flag("deleteContents");
-    api.shared.with(|machine| machine.catalog.delete_dataset(&name, with_tables))?;
+    api.shared
+        .with(|machine| machine.catalog.delete_dataset(&name, with_tables))?;
     Ok(StatusCode::NO_CONTENT)
 }
 

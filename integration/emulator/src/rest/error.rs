@@ -49,6 +49,7 @@ impl ApiError {
             404 => "NOT_FOUND",
             409 => "ALREADY_EXISTS",
             412 => "FAILED_PRECONDITION",
+            401 => "UNAUTHENTICATED",
             501 => "UNIMPLEMENTED",
             503 => "UNAVAILABLE",
             _ => "INTERNAL",

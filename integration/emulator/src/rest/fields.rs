@@ -56,7 +56,11 @@ fn read_field(json: &Value, within: &str, depth: usize, left: &mut usize) -> Res
         "" | "NULLABLE" => Mode::Nullable,
         "REQUIRED" => Mode::Required,
         "REPEATED" => Mode::Repeated,
-        other => return Err(ApiError::invalid(format!("Invalid mode for field {path}: {other}"))),
+        other => {
+            return Err(ApiError::invalid(format!(
+                "Invalid mode for field {path}: {other}"
+            )));
+        }
     };
     let default = text(json, "defaultValueExpression").filter(|sql| !sql.is_empty());
     Ok(Column {
@@ -129,7 +133,9 @@ fn check_name(name: &str, within: &str) -> Result<(), ApiError> {
         let path = path(within, name);
         let rule = "Fields must contain only letters, numbers, and underscores (or one of the characters \
                     that flexible column names allow), be at most 300 characters long, and not be empty";
-        return Err(ApiError::invalid(format!("Invalid field name \"{path}\". {rule}.")));
+        return Err(ApiError::invalid(format!(
+            "Invalid field name \"{path}\". {rule}."
+        )));
     }
     Ok(())
 }
@@ -176,7 +182,9 @@ fn write_field(column: &Column) -> Value {
     }
     put(
         "description",
-        Some(column.description.as_str()).filter(|text| !text.is_empty()).map(Value::from),
+        Some(column.description.as_str())
+            .filter(|text| !text.is_empty())
+            .map(Value::from),
     );
     let default = column.default_value_expression.as_deref();
     put("defaultValueExpression", default.map(Value::from));
@@ -241,9 +249,18 @@ mod tests {
             Kind::Bool,
             Kind::Int64,
             Kind::Float64,
-            Kind::Numeric { precision: None, scale: None },
-            Kind::Numeric { precision: Some(10), scale: Some(2) },
-            Kind::BigNumeric { precision: Some(38), scale: None },
+            Kind::Numeric {
+                precision: None,
+                scale: None,
+            },
+            Kind::Numeric {
+                precision: Some(10),
+                scale: Some(2),
+            },
+            Kind::BigNumeric {
+                precision: Some(38),
+                scale: None,
+            },
             Kind::String { max_length: None },
             Kind::Bytes { max_length: Some(16) },
             Kind::Date,
@@ -283,7 +300,11 @@ mod tests {
                 }
                 json!({ "fields": [field] })
             };
-            assert_eq!(write_schema(&read_schema(&field(new)).unwrap()), field(old), "{new}");
+            assert_eq!(
+                write_schema(&read_schema(&field(new)).unwrap()),
+                field(old),
+                "{new}"
+            );
         }
     }
 
@@ -295,14 +316,35 @@ mod tests {
         }
         for (field, text) in [
             (json!({ "type": "BOOL" }), "Invalid field name \"\". Fields must"),
-            (json!({ "name": "a.b", "type": "BOOL" }), "Invalid field name \"a.b\""),
+            (
+                json!({ "name": "a.b", "type": "BOOL" }),
+                "Invalid field name \"a.b\"",
+            ),
             (json!({ "name": "a" }), "Field a has no type"),
-            (json!({ "name": "a", "type": "MONEY" }), "Invalid value for type: MONEY"),
-            (json!({ "name": "a", "type": "BOOL", "mode": "MAYBE" }), "Invalid mode for field a: MAYBE"),
-            (json!({ "name": "a", "type": "RECORD" }), "Field a is type RECORD but has no schema"),
-            (json!({ "name": "a", "type": "NUMERIC", "precision": "50" }), "Invalid precision or scale"),
-            (json!({ "name": "a", "type": "NUMERIC", "scale": 3 }), "Invalid precision or scale"),
-            (json!({ "name": "a", "type": "STRING", "maxLength": "-1" }), "Invalid maxLength for field a"),
+            (
+                json!({ "name": "a", "type": "MONEY" }),
+                "Invalid value for type: MONEY",
+            ),
+            (
+                json!({ "name": "a", "type": "BOOL", "mode": "MAYBE" }),
+                "Invalid mode for field a: MAYBE",
+            ),
+            (
+                json!({ "name": "a", "type": "RECORD" }),
+                "Field a is type RECORD but has no schema",
+            ),
+            (
+                json!({ "name": "a", "type": "NUMERIC", "precision": "50" }),
+                "Invalid precision or scale",
+            ),
+            (
+                json!({ "name": "a", "type": "NUMERIC", "scale": 3 }),
+                "Invalid precision or scale",
+            ),
+            (
+                json!({ "name": "a", "type": "STRING", "maxLength": "-1" }),
+                "Invalid maxLength for field a",
+            ),
             (deep, "is nested too deep: the most is 15 levels"),
         ] {
             let error = read_schema(&json!({ "fields": [field] })).unwrap_err();
@@ -310,6 +352,9 @@ mod tests {
             assert!(error.message.contains(text), "{}", error.message);
         }
         let twice = json!({ "fields": [{ "name": "a", "type": "BOOL" }, { "name": "A", "type": "BOOL" }] });
-        assert_eq!(read_schema(&twice).unwrap_err().message, "Duplicate field name: A");
+        assert_eq!(
+            read_schema(&twice).unwrap_err().message,
+            "Duplicate field name: A"
+        );
     }
 }

@@ -93,7 +93,13 @@ impl Jobs {
 
     fn find(&self, project: &str, id: &str) -> Option<Arc<Job>> {
         // The newest are asked for most.
-        self.with(|kept| kept.jobs.iter().rev().find(|job| job.is(project, id)).map(Arc::clone))
+        self.with(|kept| {
+            kept.jobs
+                .iter()
+                .rev()
+                .find(|job| job.is(project, id))
+                .map(Arc::clone)
+        })
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Kept) -> T) -> T {
@@ -147,6 +153,8 @@ impl Job {
     }
 
     fn bytes(&self) -> usize {
-        self.outcome.as_ref().map_or(0, |output| output.rows.get_array_memory_size())
+        self.outcome
+            .as_ref()
+            .map_or(0, |output| output.rows.get_array_memory_size())
     }
 }

@@ -24,6 +24,9 @@ mod request;
 mod rows;
 mod tables;
 
+#[cfg(test)]
+mod tests;
+
 /// Largest request body, in bytes; BigQuery's own limit for such calls.
 const LARGEST_BODY: usize = 10 << 20;
 
@@ -43,8 +46,14 @@ pub(crate) fn router(shared: Shared) -> Router {
     let project = Router::new()
         .route("/datasets", get(datasets::list).post(datasets::insert))
         .route("/datasets/{dataset}", get(datasets::get).delete(datasets::delete))
-        .route("/datasets/{dataset}/tables", get(tables::list).post(tables::insert))
-        .route("/datasets/{dataset}/tables/{table}", get(tables::get).delete(tables::delete))
+        .route(
+            "/datasets/{dataset}/tables",
+            get(tables::list).post(tables::insert),
+        )
+        .route(
+            "/datasets/{dataset}/tables/{table}",
+            get(tables::get).delete(tables::delete),
+        )
         .route("/datasets/{dataset}/tables/{table}/data", get(tables::data))
         .route("/jobs", post(queries::insert))
         .route("/jobs/{job}", get(queries::get))
@@ -62,7 +71,11 @@ pub(crate) fn router(shared: Shared) -> Router {
 
 async fn no_such_path(request: Request) -> ApiError {
     let (method, path) = (request.method(), request.uri().path());
-    ApiError::new(404, "notFound", format!("This emulator does not serve {method} {path}"))
+    ApiError::new(
+        404,
+        "notFound",
+        format!("This emulator does not serve {method} {path}"),
+    )
 }
 
 /// Lets in who has a token, if the emulator asks for one.
@@ -71,10 +84,12 @@ async fn check_token(State(api): State<Api>, headers: HeaderMap, request: Reques
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.strip_prefix("Bearer "));
-    let good = api.shared.with(|machine| match &machine.switches().require_token {
-        None => true,
-        Some(tokens) => given.is_some_and(|given| tokens.iter().any(|token| token == given)),
-    });
+    let good = api
+        .shared
+        .with(|machine| match &machine.switches().require_token {
+            None => true,
+            Some(tokens) => given.is_some_and(|given| tokens.iter().any(|token| token == given)),
+        });
     if good {
         return next.run(request).await;
     }

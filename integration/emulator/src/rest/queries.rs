@@ -17,7 +17,12 @@ use crate::rest::rows::{self, TimestampFormat};
 use crate::rest::{Api, with_rows};
 
 /// Options of a query that would change its meaning, so that they cannot be ignored.
-const NOT_SUPPORTED: [&str; 4] = ["destinationTable", "queryParameters", "userDefinedFunctions", "tableDefinitions"];
+const NOT_SUPPORTED: [&str; 4] = [
+    "destinationTable",
+    "queryParameters",
+    "userDefinedFunctions",
+    "tableDefinitions",
+];
 
 pub(super) async fn insert(
     State(api): State<Api>,
@@ -31,7 +36,11 @@ pub(super) async fn insert(
         return Err(ApiError::new(400, "required", text));
     };
     if is_true(configuration.get("dryRun")) {
-        return Err(ApiError::new(501, "notImplemented", "This emulator does not support dryRun"));
+        return Err(ApiError::new(
+            501,
+            "notImplemented",
+            "This emulator does not support dryRun",
+        ));
     }
     let mut asked = Asked::read(project, query)?;
     asked.id = text(reference, "jobId").map(str::to_owned);
@@ -62,7 +71,11 @@ pub(super) async fn query(
     Body(body): Body,
 ) -> Result<Response, ApiError> {
     if is_true(body.get("dryRun")) {
-        return Err(ApiError::new(501, "notImplemented", "This emulator does not support dryRun"));
+        return Err(ApiError::new(
+            501,
+            "notImplemented",
+            "This emulator does not support dryRun",
+        ));
     }
     let mut asked = Asked::read(project, &body)?;
     asked.location = body.get("location").and_then(Value::as_str).map(str::to_owned);
@@ -90,7 +103,13 @@ pub(super) async fn results(
 ) -> Result<Response, ApiError> {
     let job = api.jobs.get(&project, &job)?;
     let (start, most) = (params.start()?, params.number("maxResults")?);
-    answer(&job, "bigquery#getQueryResultsResponse", start, most, params.timestamps())
+    answer(
+        &job,
+        "bigquery#getQueryResultsResponse",
+        start,
+        most,
+        params.timestamps(),
+    )
 }
 
 fn answer(
@@ -137,14 +156,22 @@ impl Asked {
             Some(_) => true,
         };
         if let Some(field) = NOT_SUPPORTED.iter().find(|field| is_set(query.get(**field))) {
-            return Err(ApiError::new(501, "notImplemented", format!("This emulator does not support {field}")));
+            return Err(ApiError::new(
+                501,
+                "notImplemented",
+                format!("This emulator does not support {field}"),
+            ));
         }
         if is_true(query.get("useLegacySql")) {
             let text = "This emulator speaks GoogleSQL only: set useLegacySql to false";
             return Err(ApiError::new(501, "notImplemented", text));
         }
         let Some(sql) = query.get("query").and_then(Value::as_str) else {
-            return Err(ApiError::new(400, "required", "Required parameter is missing: query"));
+            return Err(ApiError::new(
+                400,
+                "required",
+                "Required parameter is missing: query",
+            ));
         };
         let default = query.get("defaultDataset").unwrap_or(&Value::Null);
         let default_dataset = text(default, "datasetId")
@@ -160,10 +187,18 @@ impl Asked {
 
     /// Runs it. A query that fails is a job too, as in BigQuery.
     async fn run(self, api: &Api, configuration: Value) -> Result<Arc<Job>, ApiError> {
-        let id = self.id.unwrap_or_else(|| format!("job_{}", uuid::Uuid::new_v4().simple()));
+        let id = self
+            .id
+            .unwrap_or_else(|| format!("job_{}", uuid::Uuid::new_v4().simple()));
         api.jobs.check_new(&self.project, &id)?;
         let started_ms = api.shared.now();
-        let outcome = run_query(&api.shared, &self.project, self.default_dataset.as_ref(), &self.sql).await;
+        let outcome = run_query(
+            &api.shared,
+            &self.project,
+            self.default_dataset.as_ref(),
+            &self.sql,
+        )
+        .await;
         api.jobs.add(Job {
             project: self.project,
             id,
@@ -186,5 +221,7 @@ fn is_true(value: Option<&Value>) -> bool {
 }
 
 fn text<'a>(json: &'a Value, key: &str) -> Option<&'a str> {
-    json.get(key).and_then(Value::as_str).filter(|text| !text.is_empty())
+    json.get(key)
+        .and_then(Value::as_str)
+        .filter(|text| !text.is_empty())
 }

@@ -28,12 +28,16 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
 impl Params {
     /// The parameter, unless it is empty.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str).filter(|text| !text.is_empty())
+        self.0
+            .get(name)
+            .map(String::as_str)
+            .filter(|text| !text.is_empty())
     }
 
     /// A boolean; Python's client writes `True`.
     pub(super) fn flag(&self, name: &str) -> bool {
-        self.text(name).is_some_and(|text| text.eq_ignore_ascii_case("true"))
+        self.text(name)
+            .is_some_and(|text| text.eq_ignore_ascii_case("true"))
     }
 
     /// A number that is not negative.
@@ -44,7 +48,9 @@ impl Params {
 
     /// How to write TIMESTAMP values.
     pub(super) fn timestamps(&self) -> TimestampFormat {
-        let output = self.text("formatOptions.timestampOutputFormat").unwrap_or_default();
+        let output = self
+            .text("formatOptions.timestampOutputFormat")
+            .unwrap_or_default();
         timestamp_format(self.flag("formatOptions.useInt64Timestamp"), output)
     }
 
@@ -90,9 +96,13 @@ impl<S: Send + Sync> FromRequest<S> for Body {
             return Ok(Self(Map::new()));
         }
         let parsed = serde_json::from_slice(&bytes);
-        parsed
-            .map(Self)
-            .map_err(|error| ApiError::new(400, "parseError", format!("Invalid JSON payload received. {error}")))
+        parsed.map(Self).map_err(|error| {
+            ApiError::new(
+                400,
+                "parseError",
+                format!("Invalid JSON payload received. {error}"),
+            )
+        })
     }
 }
 
@@ -115,7 +125,8 @@ pub(super) fn take_reference(
     for (part, expected) in path {
         match given.get(part).and_then(Value::as_str) {
             Some(other) if !other.is_empty() && other != *expected => {
-                let text = format!("Value '{other}' of {reference}.{part} is not that of the path: '{expected}'");
+                let text =
+                    format!("Value '{other}' of {reference}.{part} is not that of the path: '{expected}'");
                 return Err(ApiError::invalid(text));
             }
             _ => {}
@@ -123,6 +134,10 @@ pub(super) fn take_reference(
     }
     match given.get(key).and_then(Value::as_str) {
         Some(id) if !id.is_empty() => Ok(id.to_owned()),
-        _ => Err(ApiError::new(400, "required", "Required parameter is missing: ".to_owned() + key)),
+        _ => Err(ApiError::new(
+            400,
+            "required",
+            "Required parameter is missing: ".to_owned() + key,
+        )),
     }
 }

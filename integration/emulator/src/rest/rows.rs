@@ -117,7 +117,11 @@ fn write_value(
 ) -> Result<(), ApiError> {
     if array.is_null(row) {
         // An ARRAY is never NULL to a reader, only empty.
-        let null = if matches!(array.data_type(), DataType::List(_)) { "[]" } else { "null" };
+        let null = if matches!(array.data_type(), DataType::List(_)) {
+            "[]"
+        } else {
+            "null"
+        };
         out.push_str(null);
         return Ok(());
     }
@@ -152,12 +156,14 @@ fn scalar(array: &dyn Array, row: usize, format: TimestampFormat) -> Option<Stri
         DataType::Boolean => array.as_boolean().value(row).to_string(),
         DataType::Int64 => array.as_primitive::<Int64Type>().value(row).to_string(),
         DataType::Float64 => float_text(array.as_primitive::<Float64Type>().value(row)),
-        DataType::Decimal128(_, scale) => {
-            decimal_text(&array.as_primitive::<Decimal128Type>().value(row).to_string(), *scale)
-        }
-        DataType::Decimal256(_, scale) => {
-            decimal_text(&array.as_primitive::<Decimal256Type>().value(row).to_string(), *scale)
-        }
+        DataType::Decimal128(_, scale) => decimal_text(
+            &array.as_primitive::<Decimal128Type>().value(row).to_string(),
+            *scale,
+        ),
+        DataType::Decimal256(_, scale) => decimal_text(
+            &array.as_primitive::<Decimal256Type>().value(row).to_string(),
+            *scale,
+        ),
         DataType::Binary => STANDARD.encode(array.as_binary::<i32>().value(row)),
         DataType::Date32 => date_text(array.as_primitive::<Date32Type>().value(row))?,
         DataType::Time64(TimeUnit::Microsecond) => {
@@ -183,7 +189,9 @@ fn quoted(text: &str) -> String {
 
 /// An unscaled integer as a decimal without trailing zeros.
 fn decimal_text(unscaled: &str, scale: i8) -> String {
-    let (sign, digits) = unscaled.strip_prefix('-').map_or(("", unscaled), |digits| ("-", digits));
+    let (sign, digits) = unscaled
+        .strip_prefix('-')
+        .map_or(("", unscaled), |digits| ("-", digits));
     let scale = usize::from(scale.max(0).unsigned_abs());
     let digits = format!("{digits:0>width$}", width = scale + 1);
     let (whole, fraction) = digits.split_at(digits.len() - scale);
@@ -267,4 +275,225 @@ fn fraction_text(nanos: u32) -> String {
         return String::new();
     }
     format!(".{:06}", nanos / 1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::builder::{Int64Builder, ListBuilder, StructBuilder};
+    use arrow_array::{
+        ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Decimal256Array, Float64Array,
+        Int64Array, StringArray, Time64MicrosecondArray, TimestampMicrosecondArray,
+    };
+    use arrow_buffer::i256;
+    use arrow_schema::Field;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn cells(array: impl Array + 'static, format: TimestampFormat) -> Vec<Value> {
+        let array: ArrayRef = Arc::new(array);
+        let batch = RecordBatch::try_from_iter_with_nullable([("c", array, true)]).unwrap();
+        let page = page(&[batch], 0, None, format).unwrap();
+        let rows: Vec<Value> = serde_json::from_str(&page.rows).unwrap();
+        let cell = |row: &Value| {
+            let cells = row["f"].as_array().unwrap();
+            assert_eq!(cells.len(), 1);
+            cells[0]["v"].clone()
+        };
+        rows.iter().map(cell).collect()
+    }
+
+    #[test]
+    fn every_type_is_written_as_bigquery_writes_it() {
+        let plain = TimestampFormat::default();
+        let check = |got: Vec<Value>, want: Vec<Value>| assert_eq!(got, want);
+        check(
+            cells(BooleanArray::from(vec![Some(true), Some(false), None]), plain),
+            vec![json!("true"), json!("false"), Value::Null],
+        );
+        check(
+            cells(Int64Array::from(vec![i64::MIN, 0]), plain),
+            vec![json!("-9223372036854775808"), json!("0")],
+        );
+        let numeric = Decimal128Array::from(vec![1_500_000_000, -1, 0, -100_000_000_000]);
+        check(
+            cells(numeric.with_precision_and_scale(38, 9).unwrap(), plain),
+            vec![json!("1.5"), json!("-0.000000001"), json!("0"), json!("-100")],
+        );
+        let big = Decimal256Array::from(vec![i256::from_i128(1), i256::from_i128(10).wrapping_pow(38)]);
+        check(
+            cells(big.with_precision_and_scale(76, 38).unwrap(), plain),
+            vec![json!("0.00000000000000000000000000000000000001"), json!("1")],
+        );
+        check(
+            cells(StringArray::from(vec!["a\"b\\\n\u{1}é", ""]), plain),
+            vec![json!("a\"b\\\n\u{1}é"), json!("")],
+        );
+        check(
+            cells(BinaryArray::from(vec![b"\x00\xff".as_slice(), b""]), plain),
+            vec![json!("AP8="), json!("")],
+        );
+        check(
+            cells(Date32Array::from(vec![0, -719_162, 2_932_896]), plain),
+            vec![json!("1970-01-01"), json!("0001-01-01"), json!("9999-12-31")],
+        );
+        check(
+            cells(
+                Time64MicrosecondArray::from(vec![0, 86_399_999_999, 45_296_500_000]),
+                plain,
+            ),
+            vec![
+                json!("00:00:00"),
+                json!("23:59:59.999999"),
+                json!("12:34:56.500000"),
+            ],
+        );
+        let datetime = TimestampMicrosecondArray::from(vec![0, -1, 253_402_300_799_999_999]);
+        check(
+            cells(datetime, plain),
+            vec![
+                json!("1970-01-01T00:00:00"),
+                json!("1969-12-31T23:59:59.999999"),
+                json!("9999-12-31T23:59:59.999999"),
+            ],
+        );
+    }
+
+    #[test]
+    fn floats_are_written_shortest_with_a_fraction() {
+        for (value, text) in [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (1.0, "1.0"),
+            (-1.5, "-1.5"),
+            (0.1 + 0.2, "0.30000000000000004"),
+            (1234567.0, "1234567.0"),
+            (9999999.5, "9999999.5"),
+            (1e7, "1.0E7"),
+            (123456789.25, "1.2345678925E8"),
+            (0.001, "0.001"),
+            (0.000123, "1.23E-4"),
+            (f64::MAX, "1.7976931348623157E308"),
+            (5e-324, "5.0E-324"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "Infinity"),
+            (f64::NEG_INFINITY, "-Infinity"),
+        ] {
+            let got = cells(Float64Array::from(vec![value]), TimestampFormat::default());
+            assert_eq!(got, [json!(text)]);
+        }
+    }
+
+    #[test]
+    fn timestamps_are_written_as_asked() {
+        for (micros, seconds, iso) in [
+            (0, "0.0", "1970-01-01T00:00:00Z"),
+            (1, "1.0E-6", "1970-01-01T00:00:00.000001Z"),
+            (-1_500_000, "-1.5", "1969-12-31T23:59:58.500000Z"),
+            (
+                1_481_126_487_123_456,
+                "1.481126487123456E9",
+                "2016-12-07T16:01:27.123456Z",
+            ),
+            (
+                253_402_300_799_999_999,
+                "2.53402300799999999E11",
+                "9999-12-31T23:59:59.999999Z",
+            ),
+        ] {
+            let array = || TimestampMicrosecondArray::from(vec![micros]).with_timezone("UTC");
+            assert_eq!(cells(array(), TimestampFormat::Float64), [json!(seconds)]);
+            assert_eq!(
+                cells(array(), TimestampFormat::Int64),
+                [json!(micros.to_string())]
+            );
+            assert_eq!(cells(array(), TimestampFormat::Iso8601), [json!(iso)]);
+        }
+    }
+
+    #[test]
+    fn structs_and_arrays_nest() {
+        let field = Arc::new(Field::new("x", DataType::Int64, true));
+        let structs = StructBuilder::new(vec![field], vec![Box::new(Int64Builder::new())]);
+        let mut lists = ListBuilder::new(structs);
+        for value in [Some(7), None] {
+            lists
+                .values()
+                .field_builder::<Int64Builder>(0)
+                .unwrap()
+                .append_option(value);
+            lists.values().append(true);
+        }
+        lists.append(true);
+        lists.append(false);
+        let want = [
+            json!([{ "v": { "f": [{ "v": "7" }] } }, { "v": { "f": [{ "v": null }] } }]),
+            json!([]),
+        ];
+        assert_eq!(cells(lists.finish(), TimestampFormat::default()), want);
+    }
+
+    #[test]
+    fn pages_run_over_batches_without_a_gap() {
+        let batch = |values: Vec<i64>| {
+            let array: ArrayRef = Arc::new(Int64Array::from(values));
+            RecordBatch::try_from_iter([("c", array)]).unwrap()
+        };
+        let batches = [
+            batch(vec![0, 1, 2]),
+            batch(vec![]),
+            batch(vec![3]),
+            batch(vec![4, 5]),
+        ];
+        for size in 1..8 {
+            let (mut start, mut all) = (0, Vec::new());
+            while start < 6 {
+                let page = page(&batches, start, Some(size), TimestampFormat::default()).unwrap();
+                let rows: Vec<Value> = serde_json::from_str(&page.rows).unwrap();
+                assert_eq!(page.next, start + rows.len() as u64);
+                assert_eq!(rows.len() as u64, size.min(6 - start));
+                all.extend(
+                    rows.iter()
+                        .map(|row| row["f"][0]["v"].as_str().unwrap().to_owned()),
+                );
+                start = page.next;
+            }
+            assert_eq!(all, ["0", "1", "2", "3", "4", "5"], "{size} rows a page");
+        }
+        let none = page(&batches, 0, Some(0), TimestampFormat::default()).unwrap();
+        assert_eq!(
+            none,
+            Page {
+                rows: "[]".to_owned(),
+                next: 0
+            }
+        );
+        let beyond = page(&batches, 9, None, TimestampFormat::default()).unwrap();
+        assert_eq!(
+            beyond,
+            Page {
+                rows: "[]".to_owned(),
+                next: 9
+            }
+        );
+    }
+
+    #[test]
+    fn a_page_ends_when_it_is_large() {
+        let text = "x".repeat(1 << 20);
+        let array: ArrayRef = Arc::new(StringArray::from(vec![text.as_str(); 15]));
+        let batch = RecordBatch::try_from_iter([("c", array)]).unwrap();
+        let page = page(&[batch], 0, None, TimestampFormat::default()).unwrap();
+        assert_eq!(page.next, 10);
+    }
+
+    #[test]
+    fn a_date_beyond_the_calendar_is_an_error() {
+        let array: ArrayRef = Arc::new(Date32Array::from(vec![i32::MAX]));
+        let batch = RecordBatch::try_from_iter([("c", array)]).unwrap();
+        let error = page(&[batch], 0, None, TimestampFormat::default()).unwrap_err();
+        assert_eq!(error, ApiError::invalid("A value is out of its type's range"));
+    }
 }

@@ -17,8 +17,18 @@ use crate::schema::Schema;
 
 /// Fields of the resource that the server computes.
 const COMPUTED: [&str; 12] = [
-    "kind", "etag", "id", "selfLink", "numBytes", "numLongTermBytes", "numRows", "creationTime",
-    "lastModifiedTime", "type", "location", "streamingBuffer",
+    "kind",
+    "etag",
+    "id",
+    "selfLink",
+    "numBytes",
+    "numLongTermBytes",
+    "numRows",
+    "creationTime",
+    "lastModifiedTime",
+    "type",
+    "location",
+    "streamingBuffer",
 ];
 /// Fields that make something else than a table of it.
 const NOT_A_TABLE: [&str; 3] = ["view", "materializedView", "externalDataConfiguration"];
@@ -30,8 +40,15 @@ pub(super) async fn insert(
 ) -> Result<Json<Value>, ApiError> {
     let path = [("projectId", project.as_str()), ("datasetId", dataset.as_str())];
     let id = take_reference(&mut body, "tableReference", "tableId", &path)?;
-    if let Some(field) = NOT_A_TABLE.iter().find(|field| body.get(**field).is_some_and(|value| !value.is_null())) {
-        return Err(ApiError::new(501, "notImplemented", format!("This emulator does not support {field}")));
+    if let Some(field) = NOT_A_TABLE
+        .iter()
+        .find(|field| body.get(**field).is_some_and(|value| !value.is_null()))
+    {
+        return Err(ApiError::new(
+            501,
+            "notImplemented",
+            format!("This emulator does not support {field}"),
+        ));
     }
     let schema = read_schema(&body.remove("schema").unwrap_or(Value::Null))?;
     COMPUTED.iter().for_each(|field| drop(body.remove(*field)));
@@ -94,8 +111,15 @@ pub(super) async fn data(
     let (start, most) = (params.start()?, params.number("maxResults")?);
     let (batches, total, etag, selected) = api.shared.with(|machine| {
         let table = machine.catalog.table(&name)?;
-        let selected = params.text("selectedFields").map(|fields| select(&table.schema, fields));
-        Ok::<_, ApiError>((table.rows().to_vec(), table.row_count(), table.etag(), selected.transpose()?))
+        let selected = params
+            .text("selectedFields")
+            .map(|fields| select(&table.schema, fields));
+        Ok::<_, ApiError>((
+            table.rows().to_vec(),
+            table.row_count(),
+            table.etag(),
+            selected.transpose()?,
+        ))
     })?;
     let batches = match selected {
         None => batches,
@@ -117,7 +141,9 @@ pub(super) async fn data(
 fn select(schema: &Schema, fields: &str) -> Result<Vec<usize>, ApiError> {
     let wanted: Vec<&str> = fields.split(',').map(str::trim).collect();
     if let Some(unknown) = wanted.iter().find(|name| schema.column(name).is_none()) {
-        return Err(ApiError::invalid(format!("Invalid selected field: {unknown} is not a top-level column")));
+        return Err(ApiError::invalid(format!(
+            "Invalid selected field: {unknown} is not a top-level column"
+        )));
     }
     let columns = schema.columns.iter().enumerate();
     let chosen = columns.filter(|(_, column)| wanted.iter().any(|name| column.is_named(name)));
@@ -125,7 +151,10 @@ fn select(schema: &Schema, fields: &str) -> Result<Vec<usize>, ApiError> {
 }
 
 fn project_all(batches: &[RecordBatch], columns: &[usize]) -> Result<Vec<RecordBatch>, ApiError> {
-    let projected = batches.iter().map(|batch| batch.project(columns)).collect::<Result<_, _>>();
+    let projected = batches
+        .iter()
+        .map(|batch| batch.project(columns))
+        .collect::<Result<_, _>>();
     projected.map_err(|error| ApiError::new(500, "internalError", error.to_string()))
 }
 
@@ -147,7 +176,14 @@ fn entry(name: &TableRef, table: &Table) -> Value {
         "type": "TABLE",
         "creationTime": table.created_ms.to_string(),
     });
-    for field in ["friendlyName", "labels", "timePartitioning", "rangePartitioning", "clustering", "expirationTime"] {
+    for field in [
+        "friendlyName",
+        "labels",
+        "timePartitioning",
+        "rangePartitioning",
+        "clustering",
+        "expirationTime",
+    ] {
         if let Some(value) = table.rest.get(field) {
             json[field] = value.clone();
         }
