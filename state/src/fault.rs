@@ -214,6 +214,12 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// What it decides.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
     fn fits(&self, phase: Phase, fault: &Fault) -> bool {
         self.phases.contains(&phase)
             && self.place.is_none_or(|place| place == fault.place)

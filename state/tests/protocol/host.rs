@@ -512,7 +512,10 @@ impl Host {
         };
         // A stream that is gone with rows of a complete checkpoint would end the run for good (invariant 11).
         let answers = &self.subtasks[who].connections[index].answers;
-        let unconfirmed = self.store.as_ref().is_some_and(|checkpoint| !checkpoint.committed);
+        let unconfirmed = self
+            .store
+            .as_ref()
+            .is_some_and(|checkpoint| !checkpoint.committed);
         let owed = unconfirmed || self.committing || answers.iter().any(|(_, answer)| answer.is_err());
         let state = self.server.streams.get_mut(&stream).unwrap();
         state.gone &= !owed || state.rows.is_empty();
