@@ -1,0 +1,210 @@
+//! Whatever comes in, an answer goes out: no panic, and the next good request works.
+
+use std::sync::Arc;
+
+use arrow_array::types::Int64Type;
+use arrow_array::{ArrayRef, BooleanArray, Int64Array, ListArray, RecordBatch, StringArray, StructArray};
+use arrow_schema::{DataType, Field};
+use bigquery_write_emulator::faults::FaultPlan;
+use bigquery_write_emulator::schema::{Column, Kind, Mode};
+
+use crate::world::{World, messages, raw_request, request};
+
+const STREAM: &str = "projects/p/datasets/d/tables/m/_default";
+
+/// A small generator with a fixed seed: failures repeat.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+}
+
+fn columns() -> Vec<Column> {
+    let inner = vec![Column::new("x", Kind::Int64, Mode::Required)];
+    vec![
+        Column::new("i", Kind::Int64, Mode::Nullable),
+        Column::new("b", Kind::Bool, Mode::Nullable),
+        Column::new(
+            "s",
+            Kind::String {
+                max_length: Some(100),
+            },
+            Mode::Nullable,
+        ),
+        Column::new("l", Kind::Int64, Mode::Repeated),
+        Column::new("o", Kind::Struct(inner), Mode::Nullable),
+    ]
+}
+
+fn good() -> RecordBatch {
+    let list =
+        ListArray::from_iter_primitive::<Int64Type, _, _>((0..20).map(|row| Some((0..row % 3).map(Some))));
+    let x: ArrayRef = Arc::new(Int64Array::from_iter_values(0..20));
+    let object = StructArray::from(vec![(Arc::new(Field::new("x", DataType::Int64, true)), x)]);
+    let arrays: Vec<(&str, ArrayRef, bool)> = vec![
+        (
+            "i",
+            Arc::new(
+                (0..20)
+                    .map(|row| (row % 4 > 0).then_some(row))
+                    .collect::<Int64Array>(),
+            ),
+            true,
+        ),
+        (
+            "b",
+            Arc::new((0..20).map(|row| Some(row % 2 > 0)).collect::<BooleanArray>()),
+            true,
+        ),
+        (
+            "s",
+            Arc::new(
+                (0..20)
+                    .map(|row| Some("ä".repeat(row % 5)))
+                    .collect::<StringArray>(),
+            ),
+            true,
+        ),
+        ("l", Arc::new(list), true),
+        ("o", Arc::new(object), true),
+    ];
+    RecordBatch::try_from_iter_with_nullable(arrays).unwrap()
+}
+
+#[test]
+fn ten_thousand_damaged_arrow_messages_are_errors_or_rows_and_never_a_panic() {
+    let mut world = World::new();
+    let table = world.table("m", "US", columns());
+    let (schema, rows) = messages(&good());
+    let mut random = Random(0x5eed);
+    let (mut refused, mut taken) = (0, 0);
+    for _ in 0..10_000 {
+        let (mut schema, mut rows) = (schema.clone(), rows.clone());
+        let target = if random.below(3) == 0 {
+            &mut schema
+        } else {
+            &mut rows
+        };
+        match random.below(4) {
+            0 => target.truncate(random.below(target.len())),
+            1 => {
+                let at = random.below(target.len());
+                target[at] ^= 1 << random.below(8);
+            }
+            2 => {
+                for _ in 0..1 + random.below(8) {
+                    let at = random.below(target.len());
+                    target[at] = random.next() as u8;
+                }
+            }
+            _ => {
+                // A whole word: lengths and offsets are words.
+                let at = random.below(target.len() / 8) * 8;
+                let word =
+                    [i64::MIN, i64::MAX, -1, i64::from(i32::MAX), random.next() as i64][random.below(5)];
+                target[at..at + 8].copy_from_slice(&word.to_le_bytes());
+            }
+        }
+        let connection = world.open();
+        let said = world.send(connection, &raw_request(STREAM, None, Some(schema), rows));
+        world.machine.lost(connection);
+        if said == "appended" {
+            taken += 1
+        } else {
+            refused += 1
+        }
+        assert_eq!(said.is_empty(), false);
+    }
+    assert!(
+        refused > 3000,
+        "only {refused} of 10000 were refused, {taken} taken"
+    );
+    let connection = world.open();
+    assert_eq!(
+        world.send(connection, &request(STREAM, None, &good())),
+        "appended"
+    );
+    let all = world.machine.catalog.table(&table).unwrap().all_rows();
+    assert_eq!(
+        all.slice(all.num_rows() - 20, 20).column(0).to_data(),
+        good().column(0).to_data()
+    );
+}
+
+#[test]
+fn names_of_any_length_and_content_are_answered() {
+    let mut world = World::new();
+    let long = "x".repeat(1 << 20);
+    let names = [
+        String::new(),
+        "\0".to_owned(),
+        long.clone(),
+        format!("projects/p/datasets/d/tables/t/streams/{long}"),
+        "projects/p/datasets/d/tables/$/streams/_default".to_owned(),
+        "projects/p/datasets/d/tables/t$99999999/streams/_default".to_owned(),
+        "/streams//streams/".to_owned(),
+        "projects/../datasets/ä/tables/💥/streams/_default".to_owned(),
+    ];
+    for name in &names {
+        let connection = world.open();
+        let mut said = vec![
+            world.append(connection, name, None, 1),
+            world.flush(name, 0),
+            world.finalize(name),
+        ];
+        let got = world.get(name, 99);
+        said.push(world.unary(got, |_| "found".to_owned()));
+        for said in said {
+            assert!(
+                !said.is_empty() && said.len() < 20_000,
+                "{}: {} bytes",
+                name.len(),
+                said.len()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_fault_plan_that_cannot_be_meant_is_refused_by_name() {
+    let refused = |json: &str| FaultPlan::parse(json).unwrap_err().to_string();
+    let rule = |text: &str| format!(r#"{{"rules": [{{"rpc": "FlushRows", {text}}}]}}"#);
+    let known = refused(&rule(r#""action": {"kind": "explode"}"#));
+    assert!(
+        known.contains("unknown variant `explode`, expected one of `refuse`, `lose_answer`, `delay`"),
+        "{known}"
+    );
+    let field = refused(&rule(r#""action": {"kind": "delay", "ms": 1, "s": 1}"#));
+    assert!(field.contains("unknown field `s`"), "{field}");
+    let field = refused(&rule(r#""tables": "t", "action": {"kind": "delay", "ms": 1}"#));
+    assert!(field.contains("unknown field `tables`"), "{field}");
+    let rpc = refused(r#"{"rules": [{"rpc": "Flush", "action": {"kind": "delay", "ms": 1}}]}"#);
+    assert!(rpc.contains("unknown variant `Flush`"), "{rpc}");
+    assert_eq!(
+        refused(&rule(
+            r#""occurrence": {"nth": 1, "every": 2}, "action": {"kind": "delay", "ms": 1}"#
+        )),
+        "fault rule 0: `nth` stands alone, without `from`, `every` or `times`"
+    );
+    assert_eq!(
+        refused(&rule(
+            r#""occurrence": {"nth": 0}, "action": {"kind": "delay", "ms": 1}"#
+        )),
+        "fault rule 0: calls are counted from 1: `nth`, `from` and `every` cannot be 0"
+    );
+    assert_eq!(
+        refused(&rule(
+            r#""action": {"kind": "refuse", "code": "ABORTED", "storage_error": "X"}"#
+        )),
+        "fault rule 0: `storage_error` \"X\" is no StorageErrorCode"
+    );
+}
