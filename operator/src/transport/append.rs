@@ -45,8 +45,8 @@ pub struct AppendRequest {
 pub enum AppendEvent {
     /// The server answered the oldest unanswered request.
     Answer(AppendAnswer),
-    /// The call is over: cleanly (the sender was dropped and all was answered), or for the given reason. Whatever is unanswered is in
-    /// doubt. Every further event is `Ended(Ok(()))`.
+    /// The call is over: cleanly (the sender was dropped and all was answered), or for the given reason.
+    /// Whatever is unanswered is in doubt. Every further event is `Ended(Ok(()))`.
     Ended(Result<(), CallError>),
 }
 
@@ -88,7 +88,7 @@ pub struct SendError;
 /// The sending half. Dropping it lets the server answer what was sent and end the call.
 #[derive(Debug)]
 pub struct AppendSender {
-    pub(super) requests: mpsc::Sender<AppendRowsRequest>,
+    requests: mpsc::Sender<AppendRowsRequest>,
     /// What the first request carries besides its rows (write-api.md 1.2).
     opening: Option<Opening>,
 }
@@ -179,8 +179,8 @@ impl AppendConnection {
 }
 
 impl AppendSender {
-    /// Hands over a request; waits while `capacity` of them wait. Requests reach the server in this order. Cancel-safe: a send
-    /// that was dropped has not happened. A fault after this shows at the receiver.
+    /// Hands over a request; waits while `capacity` of them wait. Requests reach the server in this order.
+    /// Cancel-safe: a send that was dropped has not happened. A fault after this shows at the receiver.
     pub async fn send(&mut self, request: AppendRequest) -> Result<(), SendError> {
         let place = self.requests.reserve().await.map_err(|_| SendError)?;
         let AppendRequest { offset, rows } = request;
@@ -254,7 +254,7 @@ impl AppendReceiver {
 impl Inner {
     /// A token that was refused is not used for the next call.
     fn ended(&self, status: Status, token: Option<&Token>) -> CallError {
-        self.caller.is_refused(&status, token);
+        self.caller.drop_refused(&status, token);
         CallError::from_status(status, &self.endpoint)
     }
 }

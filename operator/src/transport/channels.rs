@@ -9,7 +9,6 @@ use std::time::Duration;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tonic::Code;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint as TonicEndpoint};
 use tower::{Service, ServiceExt};
 
@@ -29,7 +28,8 @@ const CONNECTION_WINDOW: u32 = 8 << 20;
 const KEEPALIVE: Duration = Duration::from_secs(60);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The channels to one endpoint: one for unary calls, and as many as append calls need. All connect with their first call.
+/// The channels to one endpoint: one for unary calls, and as many as append calls need. All connect with their
+/// first call.
 pub(super) struct Channels {
     open: Box<dyn Fn() -> Channel + Send + Sync>,
     unary: Channel,
@@ -138,12 +138,8 @@ fn tls(ca: Option<&Path>) -> Result<ClientTlsConfig, CallError> {
     let Some(path) = ca else {
         return Ok(config.with_native_roots());
     };
-    let wrong = |what: String| {
-        CallError::new(
-            Code::InvalidArgument,
-            format!("option 'endpoint.ca': '{}' {what}", path.display()),
-        )
-    };
+    let wrong =
+        |what: String| CallError::misconfigured(format!("option 'endpoint.ca': '{}' {what}", path.display()));
     let pem = fs::read(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
     if !pem
         .windows(27)
@@ -155,9 +151,5 @@ fn tls(ca: Option<&Path>) -> Result<ClientTlsConfig, CallError> {
 }
 
 fn unusable(endpoint: &Endpoint, error: tonic::transport::Error) -> CallError {
-    CallError::new(
-        Code::InvalidArgument,
-        format!("endpoint {endpoint} cannot be used"),
-    )
-    .with_source(error)
+    CallError::misconfigured(format!("endpoint {endpoint} cannot be used")).with_source(error)
 }

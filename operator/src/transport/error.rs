@@ -21,6 +21,7 @@ pub struct CallError {
     pub message: String,
     /// BigQuery's own code and entity, if the server told them.
     pub storage_error: Option<StorageError>,
+    needs_change: bool,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -31,7 +32,16 @@ impl CallError {
             code,
             message: message.into(),
             storage_error: None,
+            needs_change: false,
             source: None,
+        }
+    }
+
+    /// A wrong option, found before any call.
+    pub(super) fn misconfigured(message: impl Into<String>) -> Self {
+        Self {
+            needs_change: true,
+            ..Self::new(Code::InvalidArgument, message)
         }
     }
 
@@ -46,10 +56,12 @@ impl CallError {
     pub(super) fn from_status(status: Status, endpoint: &Endpoint) -> Self {
         let message = network_failure(&status, endpoint).unwrap_or_else(|| status.message().to_owned());
         let storage_error = Refusal::from_call(&status).storage;
+        let needs_change = causes(&status).filter_map(tls_error).any(is_untrusted);
         Self {
             code: status.code(),
             message,
             storage_error,
+            needs_change,
             source: Some(Box::new(status)),
         }
     }
@@ -61,7 +73,11 @@ impl CallError {
         } else {
             Code::Unauthenticated
         };
-        Self::new(code, format!("no credentials: {error}")).with_source(error)
+        let message = format!("no credentials: {error}");
+        Self {
+            needs_change: !error.is_passing(),
+            ..Self::new(code, message).with_source(error)
+        }
     }
 
     /// The offsets an offset error tells.
@@ -73,9 +89,7 @@ impl CallError {
     /// Whether no attempt can succeed until someone changes an option, a certificate or a credential.
     #[must_use]
     pub fn needs_change(&self) -> bool {
-        let untrusted = |error: &rustls::Error| matches!(error, rustls::Error::InvalidCertificate(_));
-        self.credentials().is_some_and(|error| !error.is_passing())
-            || causes(self).filter_map(tls_error).any(untrusted)
+        self.needs_change
     }
 
     /// Why no token could be had, if that is why the call failed.
@@ -136,6 +150,10 @@ fn tls_error<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> 
     cause
         .downcast_ref()
         .or_else(|| within.and_then(|within| within.downcast_ref()))
+}
+
+fn is_untrusted(error: &rustls::Error) -> bool {
+    matches!(error, rustls::Error::InvalidCertificate(_))
 }
 
 fn tls_reason(error: &rustls::Error) -> String {

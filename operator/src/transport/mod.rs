@@ -6,6 +6,8 @@ mod append;
 mod channels;
 mod error;
 #[cfg(test)]
+mod script;
+#[cfg(test)]
 mod tests;
 
 use std::fmt;
@@ -45,7 +47,7 @@ const FLUSH_DEADLINE: Duration = Duration::from_secs(60);
 /// Answers are small, except that one may list an error for every row of a 20 MB request.
 const MAX_ANSWER: usize = 20 << 20;
 
-/// What every call carries: `trace_id` of appends and the user agent.
+/// The `trace_id` of append calls, in the form `A:B` that Google's tools expect (write-api.md 1.2).
 pub const TRACE_ID: &str = concat!("arroyo-bigquery:", env!("CARGO_PKG_VERSION"));
 
 /// A stream that was just created.
@@ -57,8 +59,8 @@ pub struct CreatedStream {
     pub schema: Option<TableSchema>,
 }
 
-/// A connection to the Storage Write API, shared by clones. Connects with the first call; holds at most 50 append calls on one HTTP/2
-/// connection and opens another beyond that.
+/// A connection to the Storage Write API, shared by clones. Connects with the first call; holds at most 50
+/// append calls on one HTTP/2 connection and opens another beyond that.
 #[derive(Clone)]
 pub struct Transport {
     inner: Arc<Inner>,
@@ -117,10 +119,7 @@ impl Transport {
             .map(HeaderValue::try_from)
             .transpose()
             .map_err(|_| {
-                CallError::new(
-                    Code::InvalidArgument,
-                    "option 'quota_project' holds characters that no header can carry",
-                )
+                CallError::misconfigured("option 'quota_project' holds characters that no header can carry")
             })?;
         // A plaintext endpoint is never sent a credential (design.md section 9), whoever is asked to give one.
         let tokens = tokens.filter(|_| !endpoint.is_plaintext());
@@ -212,8 +211,9 @@ impl Transport {
         Ok(answer.offset)
     }
 
-    /// Opens an append call. Returns at once; the call is made in the background (within a tokio runtime), and what becomes of it is told by
-    /// the receiver. BigQuery wants the first request soon (write-api.md 2.1), so open it with rows at hand.
+    /// Opens an append call. Returns at once; the call is made in the background (within a tokio runtime), and
+    /// what becomes of it is told by the receiver. BigQuery refuses a call that ends without a request
+    /// (write-api.md 2.1), so open it with rows at hand.
     ///
     /// `capacity` is the number of requests that wait in memory, beyond what the HTTP/2 connection buffers.
     #[must_use]
@@ -227,7 +227,8 @@ impl Transport {
         append::open(Arc::clone(&self.inner), stream, writer_schema, trace_id, capacity)
     }
 
-    /// One call with a deadline, which is ours alone: a call given up is reset, and the server sees that. A refused token is replaced once: the clock that says it is good may be wrong.
+    /// One call with a deadline, which is ours alone: a call given up is reset, and the server sees that.
+    /// A refused token is replaced once: the clock that says it is good may be wrong.
     async fn unary<Q, A, F, R>(
         &self,
         deadline: Duration,
@@ -255,7 +256,7 @@ impl Transport {
                     Ok(answer) => return Ok(answer.into_inner()),
                     Err(status) => status,
                 };
-                if !caller.is_refused(&status, token.as_ref()) || renewed {
+                if !caller.drop_refused(&status, token.as_ref()) || renewed {
                     return Err(CallError::from_status(status, endpoint));
                 }
                 renewed = true;
@@ -290,7 +291,7 @@ impl Caller {
     }
 
     /// Whether the call failed for its token, which is then not used again.
-    fn is_refused(&self, status: &Status, token: Option<&Token>) -> bool {
+    fn drop_refused(&self, status: &Status, token: Option<&Token>) -> bool {
         match (&self.tokens, token) {
             (Some(tokens), Some(token)) if status.code() == Code::Unauthenticated => {
                 tokens.refused(token);
@@ -313,8 +314,9 @@ fn client(channel: Channel) -> BigQueryWriteClient<Channel> {
     BigQueryWriteClient::new(channel).max_decoding_message_size(MAX_ANSWER)
 }
 
-/// Google's hand-written clients send the routing value raw, the generated ones percent-encoded, and both work (write-api.md 3.7). Raw
-/// where names are plain; encoded where a header could not carry them or the value would fall apart.
+/// Google's hand-written clients send the routing value raw, the generated ones percent-encoded, and both work
+/// (write-api.md 3.7). Raw where names are plain; encoded where a header could not carry them or the value would
+/// fall apart.
 fn encode(name: &str) -> impl fmt::Display + '_ {
     const KEEP: &AsciiSet = &NON_ALPHANUMERIC
         .remove(b'/')
