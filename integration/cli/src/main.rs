@@ -1,2 +1,51 @@
-//! Placeholder.
-fn main() {}
+//! The command-line tool: runs, checks and inspects pipelines, and starts the emulator.
+
+mod args;
+mod check;
+mod checkpoint;
+mod emulator;
+mod failure;
+mod query;
+mod run;
+mod sink;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use tracing_subscriber::EnvFilter;
+
+use args::{Arguments, Command};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    match start(arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+fn start(command: Command) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::running(format!("the runtime cannot be started: {error}")))?;
+    runtime.block_on(async {
+        match command {
+            Command::Run(arguments) => run::run(arguments).await,
+            Command::Check(arguments) => check::check(arguments).await,
+            Command::Emulator(arguments) => emulator::emulator(arguments).await,
+            Command::Query(arguments) => query::query(arguments).await,
+            Command::Checkpoint(arguments) => checkpoint::checkpoint(arguments).await,
+        }
+    })
+}

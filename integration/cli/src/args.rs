@@ -1,0 +1,176 @@
+//! What can be typed.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args, Parser, Subcommand};
+
+/// SQL pipelines into BigQuery: every row visible exactly once.
+#[derive(Debug, Parser)]
+#[command(
+    name = "arroyo-bigquery",
+    version,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  arroyo-bigquery run examples/earthquakes.sql          against an emulator in this process
+  arroyo-bigquery check pipeline.sql --connect          all that is wrong, before the first row
+  arroyo-bigquery emulator                              BigQuery on this machine, until Ctrl-C
+  arroyo-bigquery query 'SELECT count(*) FROM `p.d.t`'  against that emulator
+
+Exit codes: 0 done, 1 failed while running, 2 wrong usage or invalid pipeline."
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a pipeline until its input ends or Ctrl-C; run it again to go on where it was.
+    Run(RunArguments),
+    /// Say everything that is wrong with a pipeline, without running it.
+    Check(CheckArguments),
+    /// Be BigQuery: the Storage Write API and the REST API, in memory, until stopped.
+    Emulator(EmulatorArguments),
+    /// Run a SELECT and print its rows.
+    Query(QueryArguments),
+    /// Look at the checkpoints of a state directory.
+    Checkpoint(CheckpointArguments),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  arroyo-bigquery run examples/earthquakes.sql
+  arroyo-bigquery run job.sql --parallelism 4 --checkpoint-interval 10s
+  arroyo-bigquery run job.sql --state-dir gs://bucket/jobs/clicks --json
+
+The first Ctrl-C (or SIGTERM) stops with a checkpoint, the second at once. A crash loses nothing: run the same command again.")]
+pub(crate) struct RunArguments {
+    /// The SQL file: CREATE TABLE for a source and a BigQuery sink, and one INSERT INTO ... SELECT.
+    pub(crate) pipeline: PathBuf,
+    /// Where checkpoints are kept: a folder or an object store URL [default: beside the SQL file, PIPELINE.state].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<String>,
+    /// Parallel instances of the sink, 1 to 1024; may change from run to run.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) parallelism: u32,
+    /// Time between checkpoints: rows become visible this often.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    pub(crate) checkpoint_interval: Duration,
+    /// Start anew, whatever the state directory says; rows written before are written again.
+    #[arg(long)]
+    pub(crate) new_state: bool,
+    /// Take the state directory from a host that still holds it; that host stops at its next checkpoint.
+    #[arg(long)]
+    pub(crate) take_over: bool,
+    /// Read this file in place of the source's.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) data: Option<PathBuf>,
+    /// Read at most this many rows a second from a file.
+    #[arg(long, value_name = "ROWS")]
+    pub(crate) source_rate: Option<f64>,
+    /// End with one JSON object on stdout, and print nothing else there.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArguments {
+    /// The SQL file.
+    pub(crate) pipeline: PathBuf,
+    /// Also look at the table: does it exist, may it be written, do the columns fit?
+    #[arg(long)]
+    pub(crate) connect: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  arroyo-bigquery emulator
+  arroyo-bigquery emulator --project demo --dataset geology
+  arroyo-bigquery emulator --tls cert.pem key.pem --faults plan.json")]
+pub(crate) struct EmulatorArguments {
+    /// Where the Storage Write API listens.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9060")]
+    pub(crate) grpc: SocketAddr,
+    /// Where the REST API listens.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9050")]
+    pub(crate) http: SocketAddr,
+    /// A project for the datasets that are made at the start.
+    #[arg(long, default_value = "demo")]
+    pub(crate) project: String,
+    /// Make this dataset at the start; may be repeated.
+    #[arg(long)]
+    pub(crate) dataset: Vec<String>,
+    /// Serve both over TLS with this certificate and key (PEM files).
+    #[arg(long, num_args = 2, value_names = ["CERT", "KEY"])]
+    pub(crate) tls: Option<Vec<PathBuf>>,
+    /// What goes wrong: a JSON file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) faults: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("format").args(["json", "csv"]), after_help = "\
+Examples:
+  arroyo-bigquery query 'SELECT count(*) FROM `demo.geology.earthquakes`'
+  arroyo-bigquery query --http https://bigquery.googleapis.com --project my-project --csv 'SELECT 1 AS one'")]
+pub(crate) struct QueryArguments {
+    /// The query.
+    pub(crate) sql: String,
+    /// The REST API: an emulator's address, or https://bigquery.googleapis.com (credentials: Google's application default ones).
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9050")]
+    pub(crate) http: String,
+    /// The project that runs the query.
+    #[arg(long, default_value = "demo")]
+    pub(crate) project: String,
+    /// One JSON object per row.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Comma-separated values with a header.
+    #[arg(long)]
+    pub(crate) csv: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckpointArguments {
+    #[command(subcommand)]
+    pub(crate) command: CheckpointCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CheckpointCommand {
+    /// One line per checkpoint, oldest first.
+    List {
+        /// The state directory or URL.
+        #[arg(long, value_name = "DIR")]
+        state_dir: String,
+        /// One JSON object per checkpoint.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Everything a checkpoint holds.
+    Show {
+        /// The state directory or URL.
+        #[arg(long, value_name = "DIR")]
+        state_dir: String,
+        /// The checkpoint's number [default: the newest complete one].
+        #[arg(long, value_name = "N")]
+        epoch: Option<u64>,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `1s`, `500 ms`, `1m 30s`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if duration < Duration::from_millis(10) {
+        return Err("it must be at least 10ms".into());
+    }
+    Ok(duration)
+}

@@ -1,0 +1,276 @@
+//! `run`: a pipeline from its file to its summary.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bigquery_sink::options;
+use bigquery_sink_pipeline::store::{StoreLocation, TakeOver};
+use bigquery_sink_pipeline::{
+    Control, HostConfig, HostError, Pipeline, Progress, SourceConfig, Start, Summary,
+};
+use bigquery_write_emulator::catalog::DatasetRef;
+use bigquery_write_emulator::{Config, Emulator};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::time::{Instant, interval_at};
+
+use crate::args::RunArguments;
+use crate::failure::Failure;
+use crate::sink::{self, Sinks};
+use crate::table::render_batch;
+
+/// Rows of the table shown after a run against the emulator in this process.
+const SHOWN_ROWS: usize = 10;
+/// How often progress is printed where no terminal can show it in place.
+const QUIET_PROGRESS: Duration = Duration::from_secs(10);
+
+pub(crate) async fn run(arguments: RunArguments) -> Result<(), Failure> {
+    let pipeline = load(&arguments.pipeline)?;
+    let local = LocalEmulator::start(&pipeline, &arguments).await?;
+    let options = sink::options(&pipeline, local.as_ref().map(LocalEmulator::endpoints))?;
+    let table = options.table.to_string();
+    let config = config(&pipeline, &arguments, local.as_ref())?;
+    let state = config.state.clone();
+    let sinks = Arc::new(Sinks::new(options)?);
+    let control = Control::new();
+    let shutdown = control.shutdown.clone();
+    let progress = tokio::spawn(show_progress(control.progress.subscribe(), arguments.json));
+    let stopper = tokio::spawn(async move {
+        stop_signal().await;
+        eprintln!("\nstopping with a checkpoint; once more to stop at once");
+        shutdown.cancel();
+        stop_signal().await;
+        std::process::exit(1);
+    });
+    let rejected = Arc::clone(&sinks.environment.counters);
+    let result = bigquery_sink_pipeline::run(&pipeline, config, sinks, control).await;
+    stopper.abort();
+    progress.abort();
+    let rejected = rejected.rows_rejected.load(std::sync::atomic::Ordering::Relaxed);
+    let summary = result.map_err(|error| host_failure(&error, local.is_none().then_some(&state)))?;
+    report(&arguments, &summary, rejected, &table);
+    if let Some(local) = local {
+        if !arguments.json {
+            local.show_rows(&pipeline).await?;
+        }
+        local.emulator.shutdown().await;
+    }
+    Ok(())
+}
+
+/// Reads the pipeline; its mistakes are the usage's.
+pub(crate) fn load(file: &Path) -> Result<Pipeline, Failure> {
+    Pipeline::load(file).map_err(|errors| Failure::usage(format!("the pipeline cannot run:\n{errors}")))
+}
+
+/// Waits for SIGINT or SIGTERM.
+pub(crate) async fn stop_signal() {
+    let terminate = async {
+        match signal(SignalKind::terminate()) {
+            Ok(mut terminate) => drop(terminate.recv().await),
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        result = tokio::signal::ctrl_c() => if result.is_err() { std::future::pending().await },
+        () = terminate => {}
+    }
+}
+
+fn config(
+    pipeline: &Pipeline,
+    arguments: &RunArguments,
+    local: Option<&LocalEmulator>,
+) -> Result<HostConfig, Failure> {
+    let location = match (local, &arguments.state_dir) {
+        (Some(local), _) => local.state.path().display().to_string(),
+        (None, Some(given)) => given.clone(),
+        (None, None) => arguments.pipeline.with_extension("state").display().to_string(),
+    };
+    let location = StoreLocation::parse(&location).map_err(|error| Failure::usage(error.to_string()))?;
+    let mut config = HostConfig::new(location);
+    config.parallelism = arguments.parallelism;
+    config.checkpoint_interval = arguments.checkpoint_interval;
+    config.source_rate = arguments.source_rate;
+    if arguments.new_state {
+        config.start = Start::Anew;
+    }
+    if arguments.take_over {
+        config.take_over = TakeOver::Force;
+    }
+    if let Some(data) = &arguments.data {
+        config.data = replaced_file(pipeline, data)?;
+    }
+    Ok(config)
+}
+
+fn replaced_file(pipeline: &Pipeline, data: &Path) -> Result<BTreeMap<String, PathBuf>, Failure> {
+    match &pipeline.source.config {
+        SourceConfig::SingleFile(file) => Ok(BTreeMap::from([(file.path.clone(), data.to_owned())])),
+        SourceConfig::Impulse(_) => {
+            let name = &pipeline.source.name;
+            Err(Failure::usage(format!(
+                "--data has no use: source '{name}' reads no file"
+            )))
+        }
+    }
+}
+
+fn host_failure(error: &HostError, state: Option<&StoreLocation>) -> Failure {
+    let message = match (error, state) {
+        (HostError::Changed { .. } | HostError::Config(_), _) => return Failure::usage(error.to_string()),
+        (_, Some(state)) => format!(
+            "{error}\nNothing is lost: what is visible stays, and the same command goes on from the newest checkpoint in {state}."
+        ),
+        (_, None) => error.to_string(),
+    };
+    Failure::running(message).because(error)
+}
+
+/// The emulator of `endpoint = 'emulator'`: it lives for this run only, and so does the state.
+struct LocalEmulator {
+    emulator: Emulator,
+    grpc: String,
+    http: String,
+    state: tempfile::TempDir,
+}
+
+impl LocalEmulator {
+    async fn start(pipeline: &Pipeline, arguments: &RunArguments) -> Result<Option<Self>, Failure> {
+        if !sink::wants_emulator(pipeline) {
+            return Ok(None);
+        }
+        if arguments.state_dir.is_some() {
+            return Err(Failure::usage(
+                "--state-dir has no use with endpoint = 'emulator': tables and state live for this run only; start \
+                 'arroyo-bigquery emulator' and name its 'endpoint.grpc' and 'endpoint.http' instead",
+            ));
+        }
+        // Wrong options are told before anything is started.
+        let nowhere = options::Emulator {
+            grpc: "http://127.0.0.1:1",
+            http: "http://127.0.0.1:1",
+        };
+        let table = sink::options(pipeline, Some(nowhere))?.table;
+        let emulator = Emulator::start(Config::default())
+            .await
+            .map_err(|error| Failure::running(error.to_string()))?;
+        let dataset = DatasetRef::new(table.project().as_str(), table.dataset().as_str());
+        emulator
+            .handle()
+            .create_dataset(&dataset, "US")
+            .map_err(|error| Failure::running(error.to_string()))?;
+        let state = tempfile::Builder::new()
+            .prefix("arroyo-bigquery-")
+            .tempdir()
+            .map_err(|error| Failure::running(format!("no temporary folder for the state: {error}")))?;
+        let (grpc, http) = (
+            format!("http://{}", emulator.grpc_addr()),
+            format!("http://{}", emulator.http_addr()),
+        );
+        Ok(Some(Self {
+            emulator,
+            grpc,
+            http,
+            state,
+        }))
+    }
+
+    fn endpoints(&self) -> options::Emulator<'_> {
+        options::Emulator {
+            grpc: &self.grpc,
+            http: &self.http,
+        }
+    }
+
+    async fn show_rows(&self, pipeline: &Pipeline) -> Result<(), Failure> {
+        let table = sink::options(pipeline, Some(self.endpoints()))?.table;
+        let (project, dataset) = (table.project().as_str(), table.dataset().as_str());
+        let sql = format!(
+            "SELECT * FROM `{project}.{dataset}.{}` LIMIT {SHOWN_ROWS}",
+            table.table().as_str()
+        );
+        let output = self.emulator.handle().query(project, None, &sql).await;
+        let output =
+            output.map_err(|error| Failure::running(format!("the table cannot be read back: {error}")))?;
+        let shown = render_batch(&output.rows).map_err(|error| Failure::running(error.to_string()))?;
+        println!("First {} visible rows:\n{shown}", output.rows.num_rows());
+        Ok(())
+    }
+}
+
+/// One line in place on a terminal, one line now and then elsewhere; always on stderr.
+async fn show_progress(mut progress: watch::Receiver<Progress>, quiet: bool) {
+    let in_place = std::io::stderr().is_terminal();
+    let pause = if in_place {
+        Duration::from_millis(200)
+    } else {
+        QUIET_PROGRESS
+    };
+    let mut ticks = interval_at(Instant::now() + pause, pause);
+    while !quiet {
+        ticks.tick().await;
+        let line = progress_line(&progress.borrow_and_update());
+        if in_place {
+            eprint!("\r\x1b[2K{line}");
+        } else {
+            eprintln!("{line}");
+        }
+    }
+}
+
+fn progress_line(progress: &Progress) -> String {
+    let Progress {
+        rows_read,
+        rows_committed,
+        epoch,
+        restarts,
+        rows_per_second,
+    } = *progress;
+    let restarts = if restarts == 0 {
+        String::new()
+    } else {
+        format!(" · restarts {restarts}")
+    };
+    format!(
+        "rows in {rows_read} · rows visible {rows_committed} · epoch {epoch} · {rows_per_second:.0} rows/s{restarts}"
+    )
+}
+
+fn report(arguments: &RunArguments, summary: &Summary, rejected_by_sink: u64, table: &str) {
+    let Summary {
+        rows_read,
+        rows_committed,
+        checkpoints,
+        restarts,
+        streams_created,
+        seconds,
+        ..
+    } = *summary;
+    let rows_rejected = summary.rows_rejected + rejected_by_sink;
+    if arguments.json {
+        let summary = json!({
+            "rows_read": rows_read,
+            "rows_committed": rows_committed,
+            "rows_rejected": rows_rejected,
+            "checkpoints": checkpoints,
+            "restarts": restarts,
+            "streams_created": streams_created,
+            "seconds": seconds,
+        });
+        println!("{summary}");
+        return;
+    }
+    if std::io::stderr().is_terminal() {
+        eprint!("\r\x1b[2K");
+    }
+    println!("{rows_read} rows read, {rows_committed} rows visible in {table} after {seconds:.1} s");
+    println!(
+        "{checkpoints} checkpoints · {streams_created} write streams · {restarts} restarts · {rows_rejected} rows rejected"
+    );
+}
