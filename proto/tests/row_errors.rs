@@ -10,7 +10,7 @@ use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::*;
-use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field};
 use bigquery_write_proto::rows::{RowError, RowErrors, RowReason};
 use bigquery_write_proto::wire::TableFieldSchema;
@@ -336,6 +336,34 @@ fn what_lies_under_a_null_parent_is_nobodys_value() {
     assert_eq!(
         list.values().as_struct().column(0).as_string::<i32>().value(0),
         "ok"
+    );
+
+    // The value itself is NULL over a number that would not fit.
+    let over = |fits: i64, wrong: i64| {
+        (
+            ScalarBuffer::from(vec![fits, wrong]),
+            NullBuffer::from(vec![true, false]),
+        )
+    };
+    let (values, nulls) = over(0, i64::MAX);
+    let micros = TimestampMicrosecondArray::new(values.clone(), Some(nulls.clone()));
+    let seconds = TimestampSecondArray::new(values, Some(nulls));
+    for array in [Arc::new(micros) as ArrayRef, Arc::new(seconds)] {
+        let batch = convert(array, column("x", Type::Timestamp), REFUSE)
+            .unwrap()
+            .batch;
+        assert_eq!(
+            (batch.column(0).is_valid(0), batch.column(0).is_null(1)),
+            (true, true)
+        );
+    }
+    let (values, nulls) = over(1_000, 1_001);
+    let nanos = TimestampNanosecondArray::new(values, Some(nulls));
+    assert_eq!(
+        convert(Arc::new(nanos), column("x", Type::Timestamp), TRUNCATE)
+            .unwrap()
+            .truncated,
+        0
     );
 
     // A NULL element of the list is an error of its own, and hides the field below it.
