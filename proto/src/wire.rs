@@ -12,9 +12,6 @@ pub use googleapis_tonic_google_rpc::google::rpc::Status as RpcStatus;
 pub use stubs::big_query_write_client::BigQueryWriteClient;
 pub use stubs::big_query_write_server::{BigQueryWrite, BigQueryWriteServer};
 
-/// Full name of the gRPC service.
-pub const SERVICE_NAME: &str = "google.cloud.bigquery.storage.v1.BigQueryWrite";
-
 /// Metadata key of the routing header every call carries (write-api.md 3.7).
 pub const ROUTING_HEADER: &str = "x-goog-request-params";
 

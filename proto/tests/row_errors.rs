@@ -12,7 +12,7 @@ use arrow_array::types::Int64Type;
 use arrow_array::*;
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field};
-use bigquery_write_proto::rows::{RowError, RowErrors, RowReason};
+use bigquery_write_proto::rows::{ConvertError, RowEncoder, RowError, RowErrors, RowReason};
 use bigquery_write_proto::wire::TableFieldSchema;
 use bigquery_write_proto::wire::table_field_schema::Type;
 use common::*;
@@ -407,4 +407,40 @@ fn the_first_ten_errors_by_row_are_told_and_every_bad_row_but_no_value() {
         text.starts_with("30 row(s) of the batch do not fit the table: row 0, column `x`: not JSON (line 1, column 1); row 0,"),
         "{text}"
     );
+}
+
+#[test]
+fn the_errors_told_are_the_first_by_row_over_all_columns() {
+    let late = (0..20).map(|row| if row < 8 { None } else { Some("x") });
+    let early = (0..20).map(|row| if row < 5 { Some("x") } else { None });
+    let columns: [(&str, ArrayRef); 2] = [
+        ("a", Arc::new(StringArray::from_iter(late))),
+        ("b", Arc::new(StringArray::from_iter(early))),
+    ];
+    let batch =
+        RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap();
+    let target = table(vec![column("a", Type::Json), column("b", Type::Json)]);
+    let encoder = RowEncoder::new(&batch.schema(), &target, TRUNCATE).unwrap();
+    let Err(ConvertError::Rows(errors)) = encoder.convert(&batch) else {
+        panic!("row errors")
+    };
+    let told: Vec<_> = errors
+        .errors
+        .iter()
+        .map(|error| (error.column.as_str(), error.row))
+        .collect();
+    let expected = [
+        ("b", 0),
+        ("b", 1),
+        ("b", 2),
+        ("b", 3),
+        ("b", 4),
+        ("a", 8),
+        ("a", 9),
+        ("a", 10),
+        ("a", 11),
+        ("a", 12),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!((errors.total, errors.rows.len()), (17, 17));
 }
