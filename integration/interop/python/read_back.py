@@ -96,9 +96,9 @@ def exercise(client, project):
         for kind in SCALARS
         for mode in ("NULLABLE", "REQUIRED", "REPEATED")
     ]
-    inner = [bigquery.SchemaField("x", "INT64"), bigquery.SchemaField("list", "STRING", mode="REPEATED")]
-    fields.append(bigquery.SchemaField("struct", "STRUCT", fields=inner, description="nested"))
-    fields.append(bigquery.SchemaField("structs", "STRUCT", mode="REPEATED", fields=inner))
+    inner = [bigquery.SchemaField("x", "INTEGER"), bigquery.SchemaField("list", "STRING", mode="REPEATED")]
+    fields.append(bigquery.SchemaField("struct", "RECORD", fields=inner, description="nested"))
+    fields.append(bigquery.SchemaField("structs", "RECORD", mode="REPEATED", fields=inner))
     fields.append(bigquery.SchemaField("money", "NUMERIC", precision=10, scale=2))
     fields.append(bigquery.SchemaField("code", "STRING", max_length=3))
     table_id = f"{dataset_id}.all_types"

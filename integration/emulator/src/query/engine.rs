@@ -115,6 +115,15 @@ fn explain(error: &DataFusionError, snapshot: &[Snapshot]) -> QueryError {
         }
         DataFusionError::ResourcesExhausted(text) => QueryError::Resources(text.clone()),
         DataFusionError::Internal(text) => QueryError::Internal(text.clone()),
+        DataFusionError::NotImplemented(text) if text.contains("does not support logical expression") => {
+            let text = "Subqueries that refer to columns of the query around them, as in FROM t, UNNEST(t.list), are not \
+                        supported by this emulator";
+            QueryError::Invalid(text.to_owned())
+        }
+        DataFusionError::Plan(text) if text.starts_with("Invalid function '") => {
+            let name = text.split('\'').nth(1).unwrap_or_default();
+            QueryError::Invalid(format!("Function not found: {name}"))
+        }
         other => {
             let mut text = other.strip_backtrace();
             for (i, table) in snapshot.iter().enumerate().rev() {

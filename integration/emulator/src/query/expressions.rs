@@ -143,6 +143,9 @@ fn translate_function(function: &mut Function) -> Option<Expr> {
         "countif" => count_if(function),
         "if" => return if_expression(function),
         "unix_micros" => return unix_micros(function),
+        "date" => return cast_only(function, DataType::Date),
+        "datetime" => return cast_only(function, DataType::Timestamp(Some(6), TimezoneInfo::None)),
+        "timestamp" => return cast_only(function, timestamp()),
         "datetime_trunc" | "date_trunc" | "timestamp_trunc" => trunc(function),
         _ => {}
     }
@@ -175,8 +178,13 @@ fn if_expression(function: &Function) -> Option<Expr> {
 }
 
 fn unix_micros(function: &Function) -> Option<Expr> {
+    Some(cast(cast_only(function, timestamp())?, DataType::BigInt(None)))
+}
+
+/// `DATE(x)` is `CAST(x AS DATE)`. With more arguments it is something else.
+fn cast_only(function: &Function, data_type: DataType) -> Option<Expr> {
     let [value] = plain_args(function)?.try_into().ok()?;
-    Some(cast(cast(value, timestamp()), DataType::BigInt(None)))
+    Some(cast(value, data_type))
 }
 
 /// `TIMESTAMP_TRUNC(x, DAY)` is `date_trunc('day', x)`.
@@ -256,6 +264,8 @@ mod tests {
                 "UNIX_MICROS(a)",
                 "CAST(CAST(a AS TIMESTAMP(6) WITH TIME ZONE) AS BIGINT)",
             ),
+            ("DATE(a)", "CAST(a AS DATE)"),
+            ("TIMESTAMP(a)", "CAST(a AS TIMESTAMP(6) WITH TIME ZONE)"),
             ("LOWER(a)", "LOWER(a)"),
             (
                 "ARRAY_AGG(a ORDER BY b DESC)",

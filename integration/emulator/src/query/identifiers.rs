@@ -1,4 +1,5 @@
-//! Names of columns: BigQuery ignores their case, DataFusion does not; and BigQuery names every column of a result.
+//! Names of columns: BigQuery ignores their case, DataFusion does not; and BigQuery names every column of a
+//! result.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -55,7 +56,8 @@ impl Spelling {
         columns
     }
 
-    /// Gives every column name in the query the one spelling, and a name to fields of STRUCTs that are selected.
+    /// Gives every column name in the query the one spelling, and a name to fields of STRUCTs that are
+    /// selected.
     ///
     /// # Errors
     /// `Invalid`: nested too deep, or with query parameters.
@@ -109,7 +111,8 @@ impl Spelling {
     }
 }
 
-/// Says what the result's columns are called, and calls those without a name `f0_`, `f1_`... as BigQuery does.
+/// Says what the result's columns are called, and calls those without a name `f0_`, `f1_`... as BigQuery
+/// does.
 ///
 /// # Errors
 /// `Invalid`: two columns with one name.

@@ -75,8 +75,8 @@ pub enum QueryError {
 
 /// Runs one SELECT over the rows that are visible now.
 ///
-/// Names without a project are looked up in `project`, names without a dataset in `default_dataset`. The machine
-/// is locked only while the snapshot is taken, never while the query runs.
+/// Names without a project are looked up in `project`, names without a dataset in `default_dataset`. The
+/// machine is locked only while the snapshot is taken, never while the query runs.
 ///
 /// # Errors
 /// See [`QueryError`]; statements other than SELECT are `Invalid`.
@@ -110,8 +110,8 @@ async fn query_within(
     timeout(limit, run).await.unwrap_or(Err(QueryError::TimedOut))
 }
 
-/// Runs a query on a thread of its own: parsing and planning recurse deeply, and work for the processor must not
-/// hold up those who serve. Dropping this future ends the query.
+/// Runs a query on a thread of its own: parsing and planning recurse deeply, and work for the processor must
+/// not hold up those who serve. Dropping this future ends the query.
 async fn on_own_thread(
     asked: Asked,
     turn: Option<SemaphorePermit<'static>>,
@@ -128,7 +128,8 @@ async fn on_own_thread(
             }
         })
     };
-    // A blocking task holds a simulated clock still for as long as it runs; but its stack is the runtime's choice.
+    // A blocking task holds a simulated clock still for as long as it runs; but its stack is the runtime's
+    // choice.
     let task = spawn_blocking(move || {
         let thread = std::thread::Builder::new()
             .name("query".to_owned())

@@ -14,8 +14,8 @@ use crate::query::QueryError;
 /// BigQuery's limit on the text of a query, in bytes.
 const LONGEST: usize = 1 << 20;
 
-/// BigQuery's dialect never gives an identifier this quote, so it marks what has been resolved; and DataFusion
-/// takes the spelling of an identifier so quoted as it is.
+/// BigQuery's dialect never gives an identifier this quote, so it marks what has been resolved; and
+/// DataFusion takes the spelling of an identifier so quoted as it is.
 pub(super) const RESOLVED: char = '"';
 
 /// Parses one SELECT.
@@ -45,8 +45,8 @@ pub(super) fn parse(sql: &str) -> Result<Box<Query>, QueryError> {
     }
 }
 
-/// Finds the tables of a query, and renames the i-th to [`internal_name`]`(i)` wherever it occurs, keeping what it
-/// is called in expressions. Names of common table expressions stay.
+/// Finds the tables of a query, and renames the i-th to [`internal_name`]`(i)` wherever it occurs, keeping
+/// what it is called in expressions. Names of common table expressions stay.
 ///
 /// # Errors
 /// `Unqualified`, `Invalid`.
@@ -88,8 +88,8 @@ struct Scope {
 impl VisitorMut for Tables<'_> {
     type Break = QueryError;
 
-    /// Visits the WITH clause by hand: a common table expression is known to those after it, not to itself, so
-    /// that `WITH t AS (SELECT * FROM t)` means the table.
+    /// Visits the WITH clause by hand: a common table expression is known to those after it, not to itself,
+    /// so that `WITH t AS (SELECT * FROM t)` means the table.
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<QueryError> {
         let mut with = query.with.take();
         self.scopes.push(Scope {

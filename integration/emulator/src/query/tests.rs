@@ -226,7 +226,11 @@ async fn failures_say_what_is_wrong_in_bigquerys_words() {
             "INSERT INTO Users VALUES (1)",
             "Statement not supported by this emulator: INSERT. Only SELECT is.",
         ),
-        ("SELECT frob(1)", "Invalid function 'frob'"),
+        (
+            "SELECT u.userId, tag FROM Users u, UNNEST(u.tags) AS tag",
+            "Subqueries that refer to columns of the query around them",
+        ),
+        ("SELECT frob(1)", "Function not found: frob"),
         (
             "SELECT [[1]] AS a",
             "Column a has a type that BigQuery does not have: ARRAY of ARRAY",

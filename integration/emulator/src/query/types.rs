@@ -1,4 +1,5 @@
-//! Between BigQuery's types and DataFusion's: how tables look to the engine, and what its results are in BigQuery.
+//! Between BigQuery's types and DataFusion's: how tables look to the engine, and what its results are in
+//! BigQuery.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -199,9 +200,10 @@ fn conform(array: &ArrayRef, column: &Column) -> Result<ArrayRef, QueryError> {
 
 /// An ARRAY: NULL becomes empty, as in BigQuery's results, and a NULL element is an error.
 fn conform_list(array: &ArrayRef, column: &Column) -> Result<ArrayRef, QueryError> {
-    let item = match array.data_type() {
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => item,
-        _ => return Err(QueryError::Invalid(format!("Column {} is no ARRAY", column.name))),
+    let (DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _)) =
+        array.data_type()
+    else {
+        return Err(QueryError::Invalid(format!("Column {} is no ARRAY", column.name)));
     };
     let plain: FieldRef = Arc::new(Field::new("item", item.data_type().clone(), true));
     let list = cast(array, &DataType::List(plain))?;

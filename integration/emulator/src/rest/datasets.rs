@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::catalog::{Dataset, DatasetRef};
 use crate::rest::Api;
@@ -119,7 +119,7 @@ fn entry(name: &DatasetRef, dataset: &Dataset) -> Value {
 }
 
 fn resource(name: &DatasetRef, dataset: &Dataset) -> Value {
-    let mut json = Map::from_iter(dataset.rest.clone());
+    let mut json = dataset.rest.clone();
     let (project, id) = (&name.project, &name.dataset);
     let computed = json!({
         "kind": "bigquery#dataset",

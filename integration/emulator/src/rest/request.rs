@@ -113,8 +113,8 @@ fn unread(error: BytesRejection) -> ApiError {
     }
 }
 
-/// Removes a reference such as `tableReference` from a body and returns its `key`, after checking that its other
-/// parts, where they are given, are those of the path.
+/// Removes a reference such as `tableReference` from a body and returns its `key`, after checking that its
+/// other parts, where they are given, are those of the path.
 pub(super) fn take_reference(
     body: &mut Map<String, Value>,
     reference: &str,

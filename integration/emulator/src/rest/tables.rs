@@ -5,9 +5,10 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::catalog::{Table, TableRef};
+use crate::catalog::{DatasetRef, Table, TableRef};
+use crate::machine::Machine;
 use crate::rest::datasets::list_page;
 use crate::rest::error::ApiError;
 use crate::rest::fields::{read_schema, write_schema};
@@ -82,7 +83,7 @@ pub(super) async fn list(
     Path((project, dataset)): Path<(String, String)>,
     params: Params,
 ) -> Result<Json<Value>, ApiError> {
-    let dataset = crate::catalog::DatasetRef::new(project, dataset);
+    let dataset = DatasetRef::new(project, dataset);
     let entries: Vec<Value> = api.shared.with(|machine| {
         let tables = &machine.catalog.dataset(&dataset)?.tables;
         let name = |table| TableRef::new(&dataset.project, &dataset.dataset, table);
@@ -158,7 +159,7 @@ fn project_all(batches: &[RecordBatch], columns: &[usize]) -> Result<Vec<RecordB
     projected.map_err(|error| ApiError::new(500, "internalError", error.to_string()))
 }
 
-fn described(machine: &crate::machine::Machine, name: &TableRef) -> Result<Json<Value>, ApiError> {
+fn described(machine: &Machine, name: &TableRef) -> Result<Json<Value>, ApiError> {
     let table = machine.catalog.table(name)?;
     let location = &machine.catalog.dataset(&name.dataset_ref())?.location;
     Ok(Json(resource(name, table, location)))
@@ -192,7 +193,7 @@ fn entry(name: &TableRef, table: &Table) -> Value {
 }
 
 fn resource(name: &TableRef, table: &Table, location: &str) -> Value {
-    let mut json = Map::from_iter(table.rest.clone());
+    let mut json = table.rest.clone();
     let computed = json!({
         "kind": "bigquery#table",
         "etag": table.etag(),
