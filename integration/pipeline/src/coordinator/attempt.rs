@@ -59,16 +59,7 @@ impl<'r, 'p> Attempt<'r, 'p> {
         let restored = run.lease.restore().await?;
         run.totals.restored(restored.as_ref());
         if let Some(restored) = &restored {
-            if let Some(difference) = run
-                .pipeline
-                .fingerprint
-                .difference(&restored.manifest.fingerprint)
-            {
-                return Err(HostError::Changed {
-                    state: run.config.state.to_string(),
-                    difference,
-                });
-            }
+            run.check_same(&restored.manifest)?;
             if restored.manifest.input_ended && restored.committed() {
                 tracing::info!(epoch = %restored.manifest.epoch, "the sources had ended and everything is committed");
                 return Ok(());
@@ -77,9 +68,7 @@ impl<'r, 'p> Attempt<'r, 'p> {
         run.step(Step::Restored).await;
         let mut attempt = Self::start(run, restored).await?;
         let result = attempt.drive().await;
-        if result.is_err() {
-            attempt.interrupt().await;
-        }
+        attempt.interrupt().await;
         result
     }
 
@@ -118,7 +107,7 @@ impl<'r, 'p> Attempt<'r, 'p> {
             snapshots: BTreeMap::new(),
             commit: None,
             interval_over: None,
-            deadline: Some(Instant::now() + run.config.stall_limit),
+            deadline: Instant::now().checked_add(run.config.stall_limit),
             run,
         };
         let for_sinks = manifest.map(|manifest| restored_state(manifest, replay.is_some()));
@@ -221,6 +210,9 @@ impl<'r, 'p> Attempt<'r, 'p> {
                 biased;
                 () = shutdown.cancelled(), if !told => {
                     told = true;
+                    if self.core.starting() {
+                        return self.stopped_early();
+                    }
                     self.take(Input::Shutdown).await?;
                 }
                 event = self.events.recv() => {
@@ -249,6 +241,16 @@ impl<'r, 'p> Attempt<'r, 'p> {
     /// All senders of events are gone: what is left is to see how the tasks ended.
     async fn joined(&mut self) -> Result<(), HostError> {
         check(self.tasks.join_next().await)
+    }
+
+    /// A sink that is starting may be waiting for a server; there is nothing to wait for, no row was read.
+    fn stopped_early(&self) -> Result<(), HostError> {
+        match &self.commit {
+            None => Ok(()),
+            Some((permit, _)) => Err(HostError::Unconfirmed {
+                epoch: permit.epoch(),
+            }),
+        }
     }
 
     fn ended(&mut self) -> Result<(), HostError> {
@@ -302,14 +304,21 @@ impl<'r, 'p> Attempt<'r, 'p> {
             let Some(action) = action else { break };
             self.interval_over = None;
             next = self.perform(action).await?;
-            self.deadline = (!self.core.idle()).then(|| Instant::now() + self.run.config.stall_limit);
+            let limit = self.run.config.stall_limit;
+            self.deadline = if self.core.idle() {
+                None
+            } else {
+                Instant::now().checked_add(limit)
+            };
         }
         Ok(())
     }
 
     async fn perform(&mut self, action: Action) -> Result<Option<Input>, HostError> {
         match action {
-            Action::Wait => self.interval_over = Some(Instant::now() + self.run.config.checkpoint_interval),
+            Action::Wait => {
+                self.interval_over = Instant::now().checked_add(self.run.config.checkpoint_interval)
+            }
             Action::Barrier(barrier) => {
                 for reader in &self.barriers {
                     // A reader that is gone has failed, and its own error ends the attempt.
@@ -428,7 +437,9 @@ fn check(
             TaskError::Query(error) => Err(error.into()),
             TaskError::Orphaned => Ok(()),
         },
-        Some(Err(error)) => Err(HostError::Internal(format!("a task died: {error}"))),
+        // What a panic says may show values.
+        Some(Err(error)) if error.is_panic() => Err(HostError::Internal("a task panicked".into())),
+        Some(Err(_)) => Err(HostError::Internal("a task was aborted".into())),
     }
 }
 

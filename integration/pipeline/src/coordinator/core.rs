@@ -114,6 +114,11 @@ impl Core {
         matches!(self.phase, Phase::Idle)
     }
 
+    /// Whether a sink has not started yet.
+    pub(crate) fn starting(&self) -> bool {
+        matches!(self.phase, Phase::Starting { .. })
+    }
+
     /// Whether every subtask was told to end.
     pub(crate) fn closing(&self) -> bool {
         matches!(self.phase, Phase::Closing)

@@ -23,7 +23,7 @@ pub use self::totals::{Progress, Summary};
 use crate::exec::QueryError;
 use crate::sources::SourceError;
 use crate::sql::Pipeline;
-use crate::store::{Lease, Store, StoreError, StoreLocation, TakeOver};
+use crate::store::{Lease, Manifest, Store, StoreError, StoreLocation, TakeOver};
 use attempt::Attempt;
 use restart::Restarts;
 use totals::Totals;
@@ -146,6 +146,14 @@ pub enum HostError {
         /// What changed.
         difference: String,
     },
+    /// A stop was asked for while sinks were starting and a commit of an earlier run was still to be replayed.
+    #[error(
+        "stopped before the commit of checkpoint {epoch} was confirmed; run it again to publish that checkpoint"
+    )]
+    Unconfirmed {
+        /// The checkpoint.
+        epoch: Epoch,
+    },
     /// A value of the configuration is out of range.
     #[error("{0}")]
     Config(&'static str),
@@ -194,10 +202,10 @@ impl HostConfig {
         }
         if self
             .source_rate
-            .is_some_and(|rate| !rate.is_finite() || rate <= 0.0)
+            .is_some_and(|rate| !(0.001..=1e12).contains(&rate))
         {
             return Err(HostError::Config(
-                "the source rate must be a number of rows a second above 0",
+                "the source rate must be 0.001 rows a second or more",
             ));
         }
         Ok(())
@@ -248,7 +256,11 @@ impl HostError {
             Self::Source(error) => error.restart_may_help(),
             Self::Store(error) => error.restart_may_help(),
             Self::Stalled { .. } | Self::Internal(_) => true,
-            Self::Query(_) | Self::Changed { .. } | Self::Config(_) | Self::GaveUp { .. } => false,
+            Self::Query(_)
+            | Self::Changed { .. }
+            | Self::Unconfirmed { .. }
+            | Self::Config(_)
+            | Self::GaveUp { .. } => false,
         }
     }
 }
@@ -302,9 +314,25 @@ impl Run<'_> {
         match self.config.start {
             Start::Newest => {}
             Start::Anew => self.lease.begin_empty_lineage().await?,
-            Start::Checkpoint(epoch) => drop(self.lease.begin_lineage_from(epoch).await?),
+            Start::Checkpoint(epoch) => {
+                if let Some(newest) = self.lease.restore().await? {
+                    self.check_same(&newest.manifest)?;
+                }
+                self.lease.begin_lineage_from(epoch).await?;
+            }
         }
         Ok(())
+    }
+
+    /// Refuses the state of another pipeline.
+    fn check_same(&self, manifest: &Manifest) -> Result<(), HostError> {
+        let Some(difference) = self.pipeline.fingerprint.difference(&manifest.fingerprint) else {
+            return Ok(());
+        };
+        Err(HostError::Changed {
+            state: self.config.state.to_string(),
+            difference,
+        })
     }
 
     async fn attempts(&mut self) -> Result<(), HostError> {

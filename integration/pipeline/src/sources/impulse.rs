@@ -63,9 +63,9 @@ pub(super) fn configure(
         .required("event_rate")
         .map(|option| (option, option.value.parse::<f64>()));
     let event_rate = match rate {
-        Some((_, Ok(rate))) if rate.is_finite() && rate > 0.0 => Some(rate),
+        Some((_, Ok(rate))) if (0.001..=1e12).contains(&rate) => Some(rate),
         Some((option, _)) => {
-            options.mistake(option, "a number of rows a second above 0, like '1000'");
+            options.mistake(option, "a number of rows a second, 0.001 or more");
             None
         }
         None => None,
@@ -234,6 +234,23 @@ mod tests {
             rows.extend(column(1).into_iter().zip(column(0)));
         }
         rows
+    }
+
+    #[test]
+    fn positions_of_version_1_are_read() {
+        let position = Position {
+            next: [(0, 5), (3, 300)].into(),
+        };
+        let stored = "4142515301070100070000002d3f8e7902000503fb2c01";
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        assert_eq!(
+            hex(&envelope::encode(
+                Kind::SourcePosition,
+                POSITION_VERSION,
+                &position
+            )),
+            stored
+        );
     }
 
     #[tokio::test(start_paused = true)]

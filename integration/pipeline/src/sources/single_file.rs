@@ -330,8 +330,15 @@ impl Lines {
             });
         }
         let tail = u64::from(position.tail_len);
+        if position.tail_len as usize > TAIL_BYTES || tail > position.offset {
+            let reason = "its numbers contradict each other".to_owned();
+            return Err(SourceError::Position {
+                name: self.shown.clone(),
+                reason,
+            });
+        }
         let mut bytes = vec![0; position.tail_len as usize];
-        let start = SeekFrom::Start(position.offset.saturating_sub(tail));
+        let start = SeekFrom::Start(position.offset - tail);
         self.file
             .seek(start)
             .await
@@ -490,5 +497,30 @@ impl Source for SingleFile {
 
     fn position(&self) -> Vec<u8> {
         envelope::encode(Kind::SourcePosition, POSITION_VERSION, &self.lines.position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_of_version_1_are_read() {
+        let position = Position {
+            offset: 1000,
+            line: 12,
+            tail_len: 80,
+            tail_crc: 0xdead_beef,
+        };
+        let stored = "41425153010701000a0000008778c5f2fbe8030c50fcefbeadde";
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        assert_eq!(
+            hex(&envelope::encode(
+                Kind::SourcePosition,
+                POSITION_VERSION,
+                &position
+            )),
+            stored
+        );
     }
 }

@@ -1,14 +1,14 @@
 //! Plans the query of an INSERT with DataFusion, refuses what a stream of rows cannot be asked for here, and casts to the sink's columns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DataFusionError, ScalarValue, SchemaError};
 use datafusion::config::ConfigOptions;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Volatility, lit};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement as DataFusionStatement;
 use datafusion::sql::resolve::resolve_table_references;
@@ -221,6 +221,7 @@ fn first_line(text: &str) -> String {
 /// Only row by row work is run: projection, filter, unnest, over one scan.
 fn refuse_nodes(plan: &LogicalPlan, statement: &Statement, mistakes: &mut Mistakes) {
     let mut found = Vec::new();
+    let mut called = None;
     let walked = plan.apply_with_subqueries(|node| {
         found.extend(match node {
             LogicalPlan::Projection(_)
@@ -229,7 +230,10 @@ fn refuse_nodes(plan: &LogicalPlan, statement: &Statement, mistakes: &mut Mistak
             | LogicalPlan::SubqueryAlias(_)
             | LogicalPlan::Unnest(_) => None,
             LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) => None,
-            LogicalPlan::Aggregate(_) => {
+            LogicalPlan::Aggregate(aggregate) => {
+                if let Some(Expr::AggregateFunction(call)) = aggregate.aggr_expr.first() {
+                    called = statement.find_call(&[call.func.name()]);
+                }
                 Some((&["GROUP", "HAVING"][..], "an aggregate keeps rows over time"))
             }
             LogicalPlan::Window(_) => Some((&["OVER"][..], "a window function keeps rows over time")),
@@ -249,13 +253,38 @@ fn refuse_nodes(plan: &LogicalPlan, statement: &Statement, mistakes: &mut Mistak
         });
         Ok(TreeNodeRecursion::Continue)
     });
+    for name in frozen_functions(plan) {
+        let place = statement.find_word(&name).unwrap_or(statement.start());
+        let message =
+            format!("{name}() would give the time this run began for every row; take the time from a column");
+        mistakes.add(place, message);
+    }
     if let Err(error) = walked {
         mistakes.add(statement.start(), first_line(&error.strip_backtrace()));
     }
     for (words, reason) in found {
-        let place = words.iter().find_map(|word| statement.find_word(word));
+        let place = words.iter().find_map(|word| statement.find_word(word)).or(called);
         mistakes.add(place.unwrap_or(statement.start()), format!("{reason}: {POINTER}"));
     }
+}
+
+/// Functions that DataFusion computes once, when it plans.
+fn frozen_functions(plan: &LogicalPlan) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let visited = plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::ScalarFunction(call) = expr
+                    && call.func.signature().volatility == Volatility::Stable
+                {
+                    names.insert(call.name().to_owned());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    });
+    visited.expect("no closure above fails");
+    names
 }
 
 /// Matches the query's expressions with the sink's columns.

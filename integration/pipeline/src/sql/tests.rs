@@ -190,7 +190,7 @@ fn each_mistake_of_a_table_is_refused_at_its_place() {
         ),
         (
             "CREATE TABLE t WITH (connector = 'impulse', event_rate = '0')",
-            "p.sql:3:45: option 'event_rate' is '0'; it must be a number of rows a second above 0, like '1000'",
+            "p.sql:3:45: option 'event_rate' is '0'; it must be a number of rows a second, 0.001 or more",
         ),
         (
             "CREATE TABLE t (a BIGINT) WITH (connector = 'impulse', event_rate = '1')",
@@ -318,7 +318,7 @@ fn each_mistake_of_an_insert_is_refused_at_its_place() {
         ),
         (
             "INSERT INTO out SELECT nosuch(counter), 'x' FROM impulse",
-            "p.sql:3:1: Invalid function 'nosuch'.",
+            "p.sql:3:24: Invalid function 'nosuch'.",
         ),
         (
             "INSERT INTO out SELECT count(*), 'x' FROM impulse",
@@ -365,18 +365,27 @@ fn each_mistake_of_an_insert_is_refused_at_its_place() {
             "p.sql:3:1: the query reads no source; add FROM and a table created with a source connector",
         ),
         (
+            "INSERT INTO out SELECT counter, CAST(now() AS TEXT) FROM impulse",
+            "p.sql:3:38: now() would give the time this run began for every row; take the time from a column",
+        ),
+        (
             "INSERT OVERWRITE out SELECT counter, 'x' FROM impulse",
             "p.sql:3:1: only INSERT INTO table [(columns)] SELECT ... is run",
         ),
     ];
+    let mut wrong = Vec::new();
     for (insert, refusal) in cases {
         let refusal = if refusal.ends_with(": ") {
             format!("{refusal}{pointer}")
         } else {
             refusal.to_owned()
         };
-        assert_eq!(refusals(&with_insert(insert)), [refusal], "{insert}");
+        let said = refusals(&with_insert(insert));
+        if said != [refusal.as_str()] {
+            wrong.push((insert, said, refusal));
+        }
     }
+    assert_eq!(wrong, []);
 }
 
 #[test]

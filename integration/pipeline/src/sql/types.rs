@@ -235,3 +235,65 @@ fn unit_digits(unit: TimeUnit) -> u8 {
         TimeUnit::Nanosecond => 9,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_casts_that_keep_every_value_are_written_by_the_host() {
+        use DataType::{
+            Boolean, Date32, Decimal128, Float32, Float64, Int8, Int16, Int32, Int64, Null, UInt32, UInt64,
+            Utf8, Utf8View,
+        };
+        let time = |unit| DataType::Timestamp(unit, None);
+        let (seconds, millis, nanos) = (
+            time(TimeUnit::Second),
+            time(TimeUnit::Millisecond),
+            time(TimeUnit::Nanosecond),
+        );
+        let list = |item| DataType::List(Arc::new(Field::new("item", item, true)));
+        let cases = [
+            (Int32, Int64, true),
+            (Int64, Int32, false),
+            (UInt32, Int64, true),
+            (UInt64, Int64, false),
+            (Int32, UInt64, false),
+            (Int64, Float64, true),
+            (Int32, Float32, false),
+            (Int16, Float32, true),
+            (Float64, Float32, false),
+            (Float64, Int64, false),
+            (Int64, Decimal128(19, 0), true),
+            (Int64, Decimal128(20, 2), false),
+            (Int8, Decimal128(5, 2), true),
+            (Decimal128(10, 2), Decimal128(12, 4), true),
+            (Decimal128(10, 2), Decimal128(10, 4), false),
+            (Decimal128(10, 2), Float64, false),
+            (Utf8, Int64, false),
+            (Int64, Utf8, false),
+            (Utf8View, Utf8, true),
+            (Boolean, Int64, false),
+            (Null, Boolean, true),
+            (millis.clone(), nanos.clone(), true),
+            (nanos.clone(), millis.clone(), false),
+            (Date32, millis.clone(), true),
+            (seconds, Date32, false),
+            (
+                DataType::Timestamp(TimeUnit::Nanosecond, Some("+00:00".into())),
+                nanos.clone(),
+                true,
+            ),
+            (
+                DataType::Timestamp(TimeUnit::Nanosecond, Some("+02:00".into())),
+                nanos,
+                false,
+            ),
+            (list(Int32), list(Int64), true),
+            (list(Utf8), list(Int64), false),
+        ];
+        for (from, to, expected) in cases {
+            assert_eq!(fits(&from, &to), expected, "{from} to {to}");
+        }
+    }
+}

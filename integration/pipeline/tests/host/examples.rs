@@ -127,3 +127,20 @@ fn every_example_is_a_valid_pipeline() {
         assert!(pipeline.sink_option("project").is_some(), "{name}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn subqueries_and_unnested_lists_are_run_row_by_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines =
+        r#"{"n": 1, "l": ["a", "b"]} {"n": 2} {"n": 3, "l": []} {"n": 4, "l": ["c"]}"#.replace("} {", "}\n{");
+    std::fs::write(folder.path().join("in.json"), lines).unwrap();
+    let sql = "
+        CREATE TABLE lines (n BIGINT, l TEXT[]) WITH (connector = 'single_file', path = 'in.json', format = 'json');
+        CREATE TABLE out WITH (connector = 'bigquery');
+        INSERT INTO out WITH big AS (SELECT n * 10 AS tens, l FROM lines WHERE n <> 2)
+        SELECT tens, upper(item) AS item FROM (SELECT tens, unnest(l) AS item FROM big) t";
+    let pipeline = Pipeline::parse(sql, &folder.path().join("p.sql")).unwrap();
+    let world = World::new(&folder.path().join("state"), 1);
+    world.run(&pipeline, Control::new()).await.unwrap();
+    assert_eq!(world.visible(), ["10|A", "10|B", "40|C"]);
+}

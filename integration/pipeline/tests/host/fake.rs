@@ -53,6 +53,8 @@ pub(crate) struct Stream {
 pub(crate) struct World {
     pub(crate) table: Arc<Mutex<Table>>,
     pub(crate) fault: Option<Fault>,
+    /// The call that never returns.
+    pub(crate) hangs: Option<&'static str>,
     pub(crate) state: PathBuf,
     pub(crate) parallelism: u32,
     pub(crate) change: Arc<dyn Fn(&mut HostConfig) + Send + Sync>,
@@ -63,6 +65,7 @@ impl World {
         Self {
             table: Arc::default(),
             fault: None,
+            hangs: None,
             state: state.to_owned(),
             parallelism,
             change: Arc::new(|_| {}),
@@ -186,7 +189,10 @@ struct FakeSink {
 }
 
 impl FakeSink {
-    fn call(&self, name: &'static str) -> Result<(), SinkError> {
+    async fn call(&mut self, name: &'static str) -> Result<(), SinkError> {
+        if self.world.hangs == Some(name) {
+            std::future::pending::<()>().await;
+        }
         let call = {
             let mut table = self.world.table.lock().unwrap();
             let number = table.calls.iter().filter(|call| call.name == name).count();
@@ -213,7 +219,7 @@ fn text(bytes: &Bytes) -> String {
 #[async_trait]
 impl SinkOperator for FakeSink {
     async fn on_start(&mut self, restored: Option<Restored>) -> Result<(), SinkError> {
-        self.call("on_start")?;
+        self.call("on_start").await?;
         if let Some(restored) = restored {
             for (index, state) in &restored.states {
                 assert!(
@@ -234,7 +240,7 @@ impl SinkOperator for FakeSink {
     async fn process_batch(&mut self, batch: RecordBatch) -> Result<(), SinkError> {
         assert_eq!(batch.schema(), self.columns);
         assert!(batch.num_rows() > 0);
-        self.call("process_batch")?;
+        self.call("process_batch").await?;
         let mut table = self.world.table.lock().unwrap();
         let (started, subtask) = (self.task.started_at_micros, self.task.subtask);
         let count = table.streams.len();
@@ -247,7 +253,7 @@ impl SinkOperator for FakeSink {
     }
 
     async fn handle_checkpoint(&mut self, barrier: Barrier) -> Result<Prepared, SinkError> {
-        self.call("handle_checkpoint")?;
+        self.call("handle_checkpoint").await?;
         let table = self.world.table.lock().unwrap();
         let (mut commit, from) = (String::new(), self.reported);
         if let Some(name) = &self.stream {
@@ -273,7 +279,7 @@ impl SinkOperator for FakeSink {
         epoch: Epoch,
         commits: &BTreeMap<SubtaskIndex, Bytes>,
     ) -> Result<Committed, SinkError> {
-        self.call("handle_commit")?;
+        self.call("handle_commit").await?;
         let mut table = self.world.table.lock().unwrap();
         let mut flushed = 0;
         assert!(
@@ -297,7 +303,7 @@ impl SinkOperator for FakeSink {
     }
 
     async fn handle_tick(&mut self) -> Result<(), SinkError> {
-        self.call("handle_tick")
+        self.call("handle_tick").await
     }
 
     async fn on_close(&mut self, reason: CloseReason) -> Result<(), SinkError> {

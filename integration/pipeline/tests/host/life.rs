@@ -239,11 +239,47 @@ async fn a_host_whose_state_is_taken_over_stops_and_says_so_and_no_row_comes_twi
 async fn a_sink_that_never_answers_fails_the_attempt_after_the_stall_limit() {
     let state = tempfile::tempdir().unwrap();
     let mut world = world(&state);
-    world.change = Arc::new(|config| config.stall_limit = Duration::ZERO);
+    world.hangs = Some("handle_checkpoint");
+    world.change = Arc::new(|config| config.stall_limit = Duration::from_secs(60));
+    let begun = Instant::now();
+    let error = world
+        .run(&impulse(Some(5)), Control::new())
+        .await
+        .unwrap_err()
+        .to_string();
+    let expected = "gave up after 20 restarts in a row; the last error was: no answer for 60 s while collecting a checkpoint";
+    assert_eq!(error, expected);
+    assert!(begun.elapsed() >= Duration::from_secs(21 * 60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_while_sinks_are_starting_ends_at_once_and_names_a_commit_left_unconfirmed() {
+    let state = tempfile::tempdir().unwrap();
+    let mut world = world(&state);
+    world.hangs = Some("on_start");
     let control = Control::new();
     control.shutdown.cancel();
+    let summary = world.run(&impulse(Some(5)), control.clone()).await.unwrap();
+    assert_eq!((summary.rows_read, summary.rows_committed), (0, 0));
+
+    let folder = tempfile::tempdir().unwrap();
+    let mut world = World::new(folder.path(), 2);
+    let whole = {
+        let state = tempfile::tempdir().unwrap();
+        let world = World::new(state.path(), 2);
+        world.run(&impulse(Some(5)), Control::new()).await.unwrap();
+        world.steps()
+    };
+    let completed = whole
+        .iter()
+        .position(|step| *step == Step::Completed(Epoch(1)))
+        .unwrap();
+    assert!(!world.run_and_kill(&impulse(Some(5)), completed).await);
+    world.hangs = Some("on_start");
     let error = world.run(&impulse(Some(5)), control).await.unwrap_err();
-    assert_eq!(error.to_string(), "no answer for 0 s while starting");
+    let expected =
+        "stopped before the commit of checkpoint 1 was confirmed; run it again to publish that checkpoint";
+    assert_eq!(error.to_string(), expected);
 }
 
 #[tokio::test(start_paused = true)]
