@@ -296,11 +296,12 @@ fn is_name(wanted: &str, full: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn fired_at(occurrence: &str) -> Vec<u64> {
-        let rule = format!(
+    /// On which of ten calls a rule with this occurrence fires.
+    fn fires(occurrence: &str) -> Vec<u64> {
+        let json = format!(
             r#"{{"rules":[{{"rpc":"FlushRows","occurrence":{occurrence},"action":{{"kind":"delay","ms":1}}}}]}}"#
         );
-        let mut faults = Faults::new(FaultPlan::parse(&rule).unwrap());
+        let mut faults = Faults::new(FaultPlan::parse(&json).unwrap());
         (1..=10)
             .filter(|_| faults.fire(Rpc::FlushRows, "t", None).delay_ms > 0)
             .collect()
@@ -308,18 +309,31 @@ mod tests {
 
     #[test]
     fn occurrences_are_counted_from_one() {
-        let count = |text: &str| {
-            let rule = format!(
-                r#"{{"rules":[{{"rpc":"FlushRows","occurrence":{text},"action":{{"kind":"delay","ms":1}}}}]}}"#
-            );
-            let mut faults = Faults::new(FaultPlan::parse(&rule).unwrap());
-            (1..=10)
-                .filter(|_| faults.fire(Rpc::FlushRows, "t", None).delay_ms > 0)
-                .collect::<Vec<u64>>()
+        assert_eq!(fires("{}").len(), 10);
+        assert_eq!(fires(r#"{"nth": 3}"#), [3]);
+        assert_eq!(fires(r#"{"from": 4, "every": 3}"#), [4, 7, 10]);
+        assert_eq!(fires(r#"{"times": 2}"#), [1, 2]);
+        assert_eq!(fires(r#"{"from": 2, "every": 2, "times": 2}"#), [2, 4]);
+    }
+
+    #[test]
+    fn a_rule_asks_for_its_table_and_stream_by_full_name_or_last_part() {
+        let matches = |filter: &str, stream: Option<&str>| {
+            let json =
+                format!(r#"{{"rules":[{{"rpc":"FlushRows",{filter},"action":{{"kind":"delay","ms":1}}}}]}}"#);
+            let mut faults = Faults::new(FaultPlan::parse(&json).unwrap());
+            faults
+                .fire(Rpc::FlushRows, "projects/p/datasets/d/tables/t", stream)
+                .delay_ms
+                > 0
         };
-        assert_eq!(count(r#"{"nth": 3}"#), [3]);
-        assert_eq!(count(r#"{"from": 4, "every": 3}"#), [4, 7, 10]);
-        assert_eq!(count(r#"{"times": 2}"#), [1, 2]);
-        assert_eq!(fired_at("{}").len(), 10);
+        assert!(matches(r#""table": "t""#, None));
+        assert!(matches(r#""table": "projects/p/datasets/d/tables/t""#, None));
+        assert!(!matches(r#""table": "tt""#, None));
+        assert!(matches(
+            r#""stream": "s""#,
+            Some("projects/p/datasets/d/tables/t/streams/s")
+        ));
+        assert!(!matches(r#""stream": "s""#, None));
     }
 }

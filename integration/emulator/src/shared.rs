@@ -47,8 +47,8 @@ impl Shared {
         (self.inner.clock)().saturating_add(self.inner.advanced_ms.load(Ordering::SeqCst))
     }
 
-    /// Puts the emulator's clock forward.
-    pub fn advance(&self, ms: u32) {
+    /// Puts the emulator's clock forward; whoever does it lets the machine tick.
+    pub(crate) fn advance(&self, ms: u32) {
         self.inner.advanced_ms.fetch_add(i64::from(ms), Ordering::SeqCst);
     }
 }

@@ -189,12 +189,10 @@ impl Machine {
         outputs: &mut Vec<Output>,
     ) -> Result<Option<u64>, Refusal> {
         let opening = !connection.opened;
-        if opening || !request.trace_id.is_empty() {
+        if opening {
             let mut call = Call::new(now, Rpc::AppendRows, &request.write_stream, &connection.meta);
             call.trace_id = names::shorten(&request.trace_id);
             self.calls.record(call);
-        }
-        if opening {
             self.check_token(connection.meta.authorization.as_deref())?;
         }
         let target = connection.destination(request)?;

@@ -26,8 +26,11 @@ pub struct Visibility {
 pub struct VisibilityLog {
     entries: VecDeque<Visibility>,
     dropped: u64,
-    observer: Option<Box<dyn FnMut(&Visibility) + Send>>,
+    observer: Option<Observer>,
 }
+
+/// Is told of each change.
+type Observer = Box<dyn FnMut(&Visibility) + Send>;
 
 impl VisibilityLog {
     /// Entries kept.
@@ -72,7 +75,7 @@ impl fmt::Debug for VisibilityLog {
     }
 }
 
-/// A call that came in: of an `AppendRows` call, its first request and each that names a trace.
+/// A call that came in; an `AppendRows` call with its first request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// When.

@@ -12,7 +12,7 @@ pub(crate) struct Fit {
     /// The field's place in the writer's schema; `None` if the writer lacks it.
     pub(crate) source: Option<usize>,
     /// For a STRUCT, its own columns.
-    pub(crate) inner: Vec<Fit>,
+    pub(crate) inner: Vec<Self>,
 }
 
 /// Why a writer schema does not fit; names are dotted paths.

@@ -194,10 +194,11 @@ fn value(
         Kind::Numeric { precision, scale } => numeric(source, *precision, *scale, place),
         Kind::BigNumeric { precision, scale } => big_numeric(source, *precision, *scale, place),
         Kind::String { max_length } => {
-            text(source, place, |text| match max_length {
-                Some(max) => too_long("STRING", *max, text.chars().count()),
-                None => Ok(()),
-            })?;
+            if let Some(max) = *max_length {
+                text(source, place, |text| {
+                    too_long("STRING", max, text.chars().count())
+                })?;
+            }
             Ok(Arc::clone(source))
         }
         Kind::Json => {
@@ -438,7 +439,8 @@ fn too_long(kind: &str, max: i64, length: usize) -> Result<(), String> {
 }
 
 fn nulls(source: &ArrayRef, place: &mut Place<'_>) {
-    for at in 0..source.len() {
+    let rows = if source.null_count() > 0 { source.len() } else { 0 };
+    for at in 0..rows {
         if source.is_null(at) {
             place.bad(at, "NULL value is not allowed");
         }

@@ -1,5 +1,10 @@
 //! The emulator's tests, in one binary: facts about the pure machine, then the same over a real connection.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy lets test functions unwrap, but not their helpers"
+)]
+
 mod conformance;
 mod grpc;
 mod malformed;

@@ -118,11 +118,11 @@ fn ten_thousand_damaged_arrow_messages_are_errors_or_rows_and_never_a_panic() {
         let said = world.send(connection, &raw_request(STREAM, None, Some(schema), rows));
         world.machine.lost(connection);
         if said == "appended" {
-            taken += 1
+            taken += 1;
         } else {
-            refused += 1
+            refused += 1;
         }
-        assert_eq!(said.is_empty(), false);
+        assert!(!said.is_empty());
     }
     assert!(
         refused > 3000,

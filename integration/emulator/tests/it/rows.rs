@@ -182,7 +182,7 @@ fn nested_values_keep_their_rows_and_what_lies_under_a_null_is_not_looked_at() {
         Column::new("x", Kind::Int64, Mode::Required),
         Column::new("l", Kind::String { max_length: Some(2) }, Mode::Repeated),
     ];
-    let columns = vec![Column::new("s", Kind::Struct(inner.clone()), Mode::Nullable)];
+    let columns = vec![Column::new("s", Kind::Struct(inner), Mode::Nullable)];
     let fields: Fields = vec![
         Field::new("x", DataType::Int64, true),
         Field::new_list("l", Field::new("item", DataType::Utf8, true), true),
@@ -207,7 +207,7 @@ fn nested_values_keep_their_rows_and_what_lies_under_a_null_is_not_looked_at() {
         append(columns.clone(), &batch(vec![("s", Arc::new(array))]))
     };
     let second_null = Some(NullBuffer::from(vec![true, false, true]));
-    let (said, rows) = send(second_null.clone(), ["a", "much too long", "c"]);
+    let (said, rows) = send(second_null, ["a", "much too long", "c"]);
     assert_eq!(said, "appended");
     let s = rows.column(0).as_struct();
     assert_eq!(
@@ -424,40 +424,31 @@ fn a_writer_schema_that_does_not_fit_ends_the_call() {
             Column::new("r", Kind::Int64, Mode::Required),
         ]
     };
-    let ints: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+    let ints = || -> ArrayRef { Arc::new(Int64Array::from(vec![1])) };
     let texts: ArrayRef = Arc::new(StringArray::from(vec!["1"]));
     let said = |columns: Vec<(&str, ArrayRef)>| append(two(), &batch(columns)).0;
     assert_eq!(
-        said(vec![
-            ("a", ints.clone()),
-            ("x", ints.clone()),
-            ("r", ints.clone()),
-            ("y", ints.clone())
-        ]),
+        said(vec![("a", ints()), ("x", ints()), ("r", ints()), ("y", ints())]),
         "ended InvalidArgument SCHEMA_MISMATCH_EXTRA_FIELDS(W): Input schema has more fields than BigQuery schema, \
          extra fields: 'x,y' Entity: W"
     );
     assert_eq!(
-        said(vec![("a", texts), ("r", ints.clone())]),
+        said(vec![("a", texts), ("r", ints())]),
         "ended InvalidArgument: Found incompatible fields: 'a' (Utf8 for INT64) Entity: W"
     );
     assert_eq!(
-        said(vec![("a", ints.clone())]),
+        said(vec![("a", ints())]),
         "ended InvalidArgument: Input schema lacks required fields: 'r' Entity: W"
     );
     assert_eq!(
-        said(vec![
-            ("a", ints.clone()),
-            ("A", ints.clone()),
-            ("r", ints.clone())
-        ]),
+        said(vec![("a", ints()), ("A", ints()), ("r", ints())]),
         "ended InvalidArgument: Input schema has the field 'A' twice Entity: W"
     );
     let switches = Switches {
         schema_error_in_band: true,
         ..Switches::default()
     };
-    let (said, _) = append_with(switches, two(), &batch(vec![("x", ints.clone()), ("r", ints)]));
+    let (said, _) = append_with(switches, two(), &batch(vec![("x", ints()), ("r", ints())]));
     assert!(
         said.starts_with("InvalidArgument SCHEMA_MISMATCH_EXTRA_FIELDS(W): "),
         "{said}"
@@ -562,9 +553,8 @@ fn only_one_plain_record_batch_message_is_taken() {
         try_rows(&schema, rows[..6].to_vec()),
         wrong("the record batch is no Arrow IPC message: it has 6 bytes")
     );
-    assert_eq!(
+    assert!(
         try_rows(&schema, rows[..rows.len() / 2].to_vec()).contains("Invalid Arrow data"),
-        true,
         "cut in half"
     );
 

@@ -61,11 +61,13 @@ impl World {
             location.replace('-', "_")
         };
         let name = TableRef::new("p", dataset, table);
-        // The dataset may be there already.
-        let _ =
+        let (dataset, now) = (name.dataset_ref(), self.now);
+        if self.machine.catalog.dataset(&dataset).is_err() {
             self.machine
                 .catalog
-                .create_dataset(&name.dataset_ref(), location, Default::default(), self.now);
+                .create_dataset(&dataset, location, Default::default(), now)
+                .unwrap();
+        }
         let created =
             self.machine
                 .catalog
@@ -286,8 +288,10 @@ pub(crate) fn raw_request(
     let writer_schema = schema.map(|schema| ArrowSchema {
         serialized_schema: schema.into(),
     });
-    let mut batch = ArrowRecordBatch::default();
-    batch.serialized_record_batch = rows.into();
+    let batch = ArrowRecordBatch {
+        serialized_record_batch: rows.into(),
+        ..ArrowRecordBatch::default()
+    };
     AppendRowsRequest {
         write_stream: stream.to_owned(),
         offset,

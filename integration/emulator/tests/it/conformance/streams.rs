@@ -1,0 +1,172 @@
+//! Streams as things: creation, description, life, death (write-api.md 1.2, 2, 7.3).
+
+use bigquery_write_emulator::catalog::TableRef;
+use bigquery_write_emulator::machine::MissingTable;
+use bigquery_write_emulator::schema::{Column, Kind, Mode};
+use bigquery_write_proto::wire::{WriteStreamView, write_stream::Type};
+
+use super::{DAY_MS, DEFAULT, Fact};
+use crate::world::{TABLE, World};
+
+pub(super) const FACTS: &[Fact] = &[
+    Fact {
+        source: "write-api.md 2 (idle TTL) [DOC]; what renews it UNCONFIRMED, switch flush_renews_life",
+        says: "a BUFFERED stream lives seven days after its last append, a COMMITTED one three, a PENDING one one",
+        script: || {
+            let mut w = World::new();
+            let mut said = Vec::new();
+            for (kind, days) in [(Type::Buffered, 7), (Type::Committed, 3), (Type::Pending, 1)] {
+                let (s, c) = (w.create(kind), w.open());
+                w.append(c, &s, None, 2);
+                w.now += days * DAY_MS;
+                let got = w.get(&s, 0);
+                said.push(w.unary(got, |_| "lives".to_owned()));
+                w.now += 1;
+                let got = w.get(&s, 0);
+                said.push(w.unary(got, |_| "lives".to_owned()));
+            }
+            let (s, c) = (w.create(Type::Buffered), w.open());
+            w.append(c, &s, None, 2);
+            for renews in [true, false] {
+                w.machine.switches_mut().flush_renews_life = renews;
+                w.now += 5 * DAY_MS;
+                said.push(w.flush(&s, 1));
+            }
+            w.now += 5 * DAY_MS;
+            said.push(w.flush(&s, 1));
+            said
+        },
+        answers: &[
+            "lives",
+            "NotFound STREAM_NOT_FOUND(S1): Requested entity was not found. Entity: S1",
+            "lives",
+            "NotFound STREAM_NOT_FOUND(S2): Requested entity was not found. Entity: S2",
+            "lives",
+            "NotFound STREAM_NOT_FOUND(S3): Requested entity was not found. Entity: S3",
+            "flushed 1",
+            "flushed 1",
+            "NotFound STREAM_NOT_FOUND(S4): Requested entity was not found. Entity: S4",
+        ],
+    },
+    Fact {
+        source: "write-api.md 7.3, 3.4",
+        says: "streams die with their table; a table of the same name does not revive them",
+        script: || {
+            let mut w = World::new();
+            let (s, c) = (w.create(Type::Buffered), w.open());
+            w.append(c, &s, None, 2);
+            let table = TableRef::new("p", "d", "t");
+            w.machine.catalog.delete_table(&table).unwrap();
+            let mut said = vec![w.flush(&s, 1), w.append(c, &s, None, 1)];
+            w.machine.switches_mut().missing_table = MissingTable::PermissionDenied;
+            said.push(w.flush(&s, 1));
+            w.table("t", "US", vec![Column::new("n", Kind::Int64, Mode::Nullable)]);
+            said.push(w.flush(&s, 1));
+            said.push(format!("{:?}", w.visible()));
+            said
+        },
+        answers: &[
+            "NotFound TABLE_NOT_FOUND(T): Requested entity was not found. Entity: T",
+            "ended NotFound TABLE_NOT_FOUND(T): Requested entity was not found. Entity: T",
+            "PermissionDenied: Permission 'TABLES_UPDATE_DATA' denied on resource 'T' (or it may not exist).",
+            "NotFound STREAM_NOT_FOUND(S1): Table T is re-created. Entity: S1",
+            "[]",
+        ],
+    },
+    Fact {
+        source: "write-api.md 1.2 [DOC P]",
+        says: "CreateWriteStream answers type, times, schema, location and a name that production could have chosen",
+        script: || {
+            let mut w = World::new();
+            [Type::Buffered, Type::Committed, Type::Unspecified]
+                .into_iter()
+                .map(|kind| {
+                    let reply = w.try_create(TABLE, kind);
+                    w.unary(reply, |stream| {
+                        let id = stream
+                            .name
+                            .strip_prefix(&format!("{TABLE}/streams/"))
+                            .unwrap_or_default();
+                        let fields = stream.table_schema.as_ref().map(|schema| schema.fields.len());
+                        format!(
+                            "{:?} {:?} {:?} {:?} {fields:?} {} {}",
+                            stream.r#type(),
+                            stream.write_mode(),
+                            stream.create_time.map(|time| time.seconds),
+                            stream.commit_time.map(|time| time.seconds),
+                            stream.location,
+                            id.len()
+                        )
+                    })
+                })
+                .collect()
+        },
+        answers: &[
+            "Buffered Insert Some(1700000000) None Some(1) US 55",
+            "Committed Insert Some(1700000000) Some(1700000000) Some(1) US 55",
+            "InvalidArgument: The type of the write stream must be specified. Entity: T",
+        ],
+    },
+    Fact {
+        source: "write-api.md 1.2 [PROD GIT TestIntegration_ClientGetWriteStream]",
+        says: "GetWriteStream BASIC has no schema, FULL has; the default stream is COMMITTED and has no times",
+        script: || {
+            let mut w = World::new();
+            let s = w.create(Type::Pending);
+            let mut said = Vec::new();
+            for name in [s.as_str(), DEFAULT] {
+                for view in [
+                    WriteStreamView::Unspecified,
+                    WriteStreamView::Basic,
+                    WriteStreamView::Full,
+                ] {
+                    let reply = w.get(name, view as i32);
+                    said.push(w.unary(reply, |stream| {
+                        let fields = stream
+                            .table_schema
+                            .as_ref()
+                            .map(|schema| schema.fields[0].name.clone());
+                        let times = (stream.create_time.is_some(), stream.commit_time.is_some());
+                        format!("{:?} {times:?} {fields:?} {}", stream.r#type(), stream.location)
+                    }));
+                }
+            }
+            said
+        },
+        answers: &[
+            "Pending (true, false) None US",
+            "Pending (true, false) None US",
+            "Pending (true, false) Some(\"n\") US",
+            "Committed (false, false) None US",
+            "Committed (false, false) None US",
+            "Committed (false, false) Some(\"n\") US",
+        ],
+    },
+    Fact {
+        source: "write-api.md 3.2",
+        says: "a missing table is not found, a malformed name invalid",
+        script: || {
+            let mut w = World::new();
+            let mut said = Vec::new();
+            for parent in [
+                "projects/p/datasets/d/tables/none",
+                "projects/p/datasets/none/tables/t",
+                "p.d.t",
+            ] {
+                let reply = w.try_create(parent, Type::Buffered);
+                said.push(w.unary(reply, |_| "created".to_owned()));
+            }
+            let c = w.open();
+            said.push(w.append(c, "nothing", None, 1));
+            said
+        },
+        answers: &[
+            "NotFound TABLE_NOT_FOUND(projects/p/datasets/d/tables/none): Requested entity was not found. Entity: \
+             projects/p/datasets/d/tables/none",
+            "NotFound TABLE_NOT_FOUND(projects/p/datasets/none/tables/t): Requested entity was not found. Entity: \
+             projects/p/datasets/none/tables/t",
+            "InvalidArgument: Invalid table name: p.d.t",
+            "ended InvalidArgument: Invalid stream name: nothing",
+        ],
+    },
+];
