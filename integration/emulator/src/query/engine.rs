@@ -116,8 +116,8 @@ fn explain(error: &DataFusionError, snapshot: &[Snapshot]) -> QueryError {
         DataFusionError::ResourcesExhausted(text) => QueryError::Resources(text.clone()),
         DataFusionError::Internal(text) => QueryError::Internal(text.clone()),
         DataFusionError::NotImplemented(text) if text.contains("does not support logical expression") => {
-            let text = "Subqueries that refer to columns of the query around them, as in FROM t, UNNEST(t.list), are not \
-                        supported by this emulator";
+            let text = "Subqueries that refer to columns of the query around them, as in FROM t, \
+                        UNNEST(t.list), are not supported by this emulator";
             QueryError::Invalid(text.to_owned())
         }
         DataFusionError::Plan(text) if text.starts_with("Invalid function '") => {
