@@ -8,7 +8,7 @@ use std::time::Duration;
 use bigquery_sink::{Barrier, CommitReplay, Epoch, Prepared, Restored, SubtaskIndex, Task};
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -29,13 +29,14 @@ const PROGRESS: Duration = Duration::from_millis(500);
 /// The sink is the second node of the graph source -> sink.
 const SINK_NODE: u32 = 1;
 
+type TaskResult = Result<(), (SubtaskIndex, TaskError)>;
 type Entries = Arc<BTreeMap<SubtaskIndex, Bytes>>;
 
 /// What is running and what was collected.
 pub(super) struct Attempt<'r, 'p> {
     run: &'r mut Run<'p>,
     core: Core,
-    tasks: JoinSet<Result<(), (SubtaskIndex, TaskError)>>,
+    tasks: JoinSet<TaskResult>,
     commands: Vec<mpsc::Sender<Command>>,
     barriers: Vec<mpsc::Sender<Barrier>>,
     /// Kept where there are no readers, so that inputs stay open.
@@ -317,7 +318,7 @@ impl<'r, 'p> Attempt<'r, 'p> {
     async fn perform(&mut self, action: Action) -> Result<Option<Input>, HostError> {
         match action {
             Action::Wait => {
-                self.interval_over = Instant::now().checked_add(self.run.config.checkpoint_interval)
+                self.interval_over = Instant::now().checked_add(self.run.config.checkpoint_interval);
             }
             Action::Barrier(barrier) => {
                 for reader in &self.barriers {
@@ -426,9 +427,7 @@ impl<'r, 'p> Attempt<'r, 'p> {
 }
 
 /// How a task ended, if that ends the attempt.
-fn check(
-    joined: Option<Result<Result<(), (SubtaskIndex, TaskError)>, tokio::task::JoinError>>,
-) -> Result<(), HostError> {
+fn check(joined: Option<Result<TaskResult, JoinError>>) -> Result<(), HostError> {
     match joined {
         None | Some(Ok(Ok(()))) => Ok(()),
         Some(Ok(Err((subtask, error)))) => match error {

@@ -174,7 +174,7 @@ pub enum HostError {
         /// How many.
         restarts: u32,
         /// The error of the last attempt.
-        last: Box<HostError>,
+        last: Box<Self>,
     },
 }
 

@@ -8,6 +8,7 @@ mod single_file;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -144,7 +145,7 @@ pub(crate) async fn open(
         SourceConfig::Impulse(config) => impulse::open(&table.name, config, opening, stored),
         SourceConfig::SingleFile(config) => {
             let source =
-                single_file::open(&table.name, config, table.columns.clone(), opening, stored).await?;
+                single_file::open(&table.name, config, Arc::clone(&table.columns), opening, stored).await?;
             let subtasks = (0..opening.parallelism as usize).collect();
             Ok(vec![Opened {
                 name: table.name.clone(),

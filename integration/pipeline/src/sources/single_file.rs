@@ -1,6 +1,7 @@
 //! `single_file`: the records of one local file, read by one reader, from a byte offset.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
@@ -174,7 +175,7 @@ pub(super) fn configure(
     match (&columns, &format) {
         (None, _) => options.table_mistake("declares no columns; a file needs them"),
         (Some(columns), Some(Format::Json)) => {
-            if let Err(reason) = JsonDecoder::new(columns.clone()) {
+            if let Err(reason) = JsonDecoder::new(Arc::clone(columns)) {
                 options.table_mistake(&format!("cannot be read as JSON: {reason}"));
             }
         }

@@ -12,6 +12,7 @@ mod types;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use datafusion::logical_expr::LogicalPlan;
@@ -221,7 +222,7 @@ impl<'a> Declared<'a> {
         let schemas = self
             .sources
             .iter()
-            .map(|(name, source)| (name.clone(), source.columns.clone()))
+            .map(|(name, source)| (name.clone(), Arc::clone(&source.columns)))
             .collect();
         if !mistakes.is_empty() && (self.incomplete || !self.spoilt.is_empty()) {
             // What the query could say wrong may come from the tables that could not be read.

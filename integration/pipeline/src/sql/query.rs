@@ -137,13 +137,6 @@ fn the_source(
             );
         }
     }
-    if let [_, second, ..] = read.as_slice() {
-        let place = statement.find_word(second).unwrap_or(statement.start());
-        mistakes.add(
-            place,
-            format!("the query reads several tables ({}): {POINTER}", read.join(", ")),
-        );
-    }
     read.into_iter().next()
 }
 

@@ -277,7 +277,7 @@ mod tests {
             (Null, Boolean, true),
             (millis.clone(), nanos.clone(), true),
             (nanos.clone(), millis.clone(), false),
-            (Date32, millis.clone(), true),
+            (Date32, millis, true),
             (seconds, Date32, false),
             (
                 DataType::Timestamp(TimeUnit::Nanosecond, Some("+00:00".into())),

@@ -1,5 +1,7 @@
 //! The embedded host driven as a whole, with a fake sink, on a clock that does not wait.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod crash;
 mod errors;
 mod examples;
