@@ -94,6 +94,10 @@ impl Mistakes {
         }
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.found.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.found.is_empty()
     }

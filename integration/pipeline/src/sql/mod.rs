@@ -353,7 +353,11 @@ fn fingerprint(source: &SourceTable, sink: &Table, insert: &Insert, query: &Quer
             .map(|option| option.value.as_str())
     };
     for name in IDENTITY {
-        let default = if name == "write.mode" { "exactly_once" } else { "" };
+        let default = if name == "write.mode" {
+            "exactly_once"
+        } else {
+            "not set"
+        };
         fingerprint = fingerprint.with(&format!("sink's {name}"), given(name).unwrap_or(default));
     }
     fingerprint

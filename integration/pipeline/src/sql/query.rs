@@ -63,8 +63,9 @@ pub(super) fn plan(
     mistakes: &mut Mistakes,
 ) -> Option<Planned> {
     let ast = Ast::Query(Box::new(query.clone()));
+    let before = mistakes.count();
     let source = the_source(&ast, sources, statement, mistakes);
-    if !mistakes.is_empty() {
+    if mistakes.count() > before {
         return None;
     }
     let context = SessionContext::new_with_state(session());
@@ -84,7 +85,7 @@ pub(super) fn plan(
         }
     };
     refuse_nodes(&plan, statement, mistakes);
-    if !mistakes.is_empty() {
+    if mistakes.count() > before {
         return None;
     }
     let Some(source) = source else {
@@ -293,6 +294,7 @@ impl Casts<'_> {
         let Some(columns) = self.target.columns.clone() else {
             return self.infer(plan);
         };
+        let before = self.mistakes.count();
         let order = self.order(&columns)?;
         let given = plan.schema().fields().len();
         if given != order.iter().flatten().count() {
@@ -315,7 +317,7 @@ impl Casts<'_> {
                 None => self.absent(field),
             });
         }
-        if !self.mistakes.is_empty() {
+        if self.mistakes.count() > before {
             return None;
         }
         let plan = self.project(plan, exprs)?;
@@ -351,6 +353,7 @@ impl Casts<'_> {
         if self.target.named.is_empty() {
             return Some((0..columns.fields().len()).map(Some).collect());
         }
+        let before = self.mistakes.count();
         let mut order = vec![None; columns.fields().len()];
         for (index, (name, place)) in self.target.named.iter().enumerate() {
             match columns.index_of(name) {
@@ -365,7 +368,7 @@ impl Casts<'_> {
                 }
             }
         }
-        self.mistakes.is_empty().then_some(order)
+        (self.mistakes.count() == before).then_some(order)
     }
 
     fn cast(&mut self, plan: &LogicalPlan, index: usize, field: &Field) -> Option<Expr> {

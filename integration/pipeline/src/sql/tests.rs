@@ -414,6 +414,16 @@ INSERT INTO out SELECT 'x', 1 FROM impulse";
         .map(|error| error.place.to_string())
         .collect();
     assert_eq!(places, ["1:17", "1:30", "2:51", "2:72", "3:22"]);
+    let option_and_type = "CREATE TABLE i WITH (connector = 'impulse', event_rate = '1', speed = '1');
+CREATE TABLE o (a TEXT) WITH (connector = 'bigquery');
+INSERT INTO o SELECT counter FROM i";
+    let places: Vec<_> = parse(option_and_type)
+        .unwrap_err()
+        .0
+        .iter()
+        .map(|error| error.place.to_string())
+        .collect();
+    assert_eq!(places, ["1:63", "3:22"]);
     let two_columns = refusals(&with_insert("INSERT INTO out SELECT 'x', 1 FROM impulse"));
     assert_eq!(two_columns.len(), 2, "{two_columns:?}");
 }
@@ -442,6 +452,6 @@ fn tuning_options_do_not_change_the_fingerprint_but_source_query_table_and_mode_
         "INSERT INTO o SELECT counter + 1 FROM i",
     );
     let difference = "the query was SELECT counter FROM i and is SELECT counter + 1 FROM i; \
-                      the sink's table was  and is t; the sink's write.mode was exactly_once and is at_least_once";
+                      the sink's table was not set and is t; the sink's write.mode was exactly_once and is at_least_once";
     assert_eq!(changed.difference(&old).as_deref(), Some(difference));
 }

@@ -148,3 +148,22 @@ async fn another_file_is_read_in_place_of_the_one_the_sql_names() {
     run(&world, &pipeline(folder.path(), "")).await.unwrap();
     assert_eq!(world.visible(), rows([7]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_quoted_field_goes_over_lines_and_errors_still_name_the_right_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let sql = "
+        CREATE TABLE lines (n BIGINT NOT NULL, t TEXT) WITH (connector = 'single_file', path = 'in.csv', format = 'csv');
+        CREATE TABLE out WITH (connector = 'bigquery');
+        INSERT INTO out SELECT n, t FROM lines";
+    let pipeline = Pipeline::parse(sql, &folder.path().join("p.sql")).unwrap();
+    let file = folder.path().join("in.csv");
+    std::fs::write(&file, "t,n\r\n\"two\nlines, \"\"quoted\"\"\",1\r\n,2\r\nx,\r\n").unwrap();
+    let world = World::new(&folder.path().join("state"), 1);
+    let error = run(&world, &pipeline).await.unwrap_err().to_string();
+    let reason = "line 5: column n is NOT NULL but empty; mend the line, or set bad_data = 'drop' to leave such lines out";
+    assert_eq!(error, format!("{}, {reason}", file.display()));
+    std::fs::write(&file, "t,n\r\n\"two\nlines, \"\"quoted\"\"\",1\r\n,2\r\nx,3").unwrap();
+    run(&world, &pipeline).await.unwrap();
+    assert_eq!(world.visible(), ["1|two\nlines, \"quoted\"", "2|NULL", "3|x"]);
+}
