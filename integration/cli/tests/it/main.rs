@@ -1,0 +1,9 @@
+//! The tool as a process: pipelines through kill -9, lost answers, bad input, and what it prints.
+
+mod bad_input;
+mod examples;
+mod inspect;
+mod kill;
+mod lost_answers;
+mod support;
+mod takeover;
