@@ -312,6 +312,7 @@ fn sizes_and_durations_are_read_in_their_usual_spellings() {
         ("interval '1 hour 30 minutes'", 5_400_000),
         ("INTERVAL '10' SECONDS", 10_000),
         ("1h30m", 5_400_000),
+        ("interval '20 milliseconds'", 20),
     ] {
         assert_eq!(
             values::duration(text),
@@ -459,4 +460,10 @@ fn a_key_in_the_sql_is_refused_and_not_repeated() {
         refusal(&[("credentials", " ")]),
         "option 'credentials' is empty; leave it out for 'adc'"
     );
+}
+
+#[test]
+fn the_page_of_options_in_the_docs_is_the_table() {
+    // UPDATE_EXPECT=1 writes it.
+    expect_test::expect_file!["../../../docs/options.md"].assert_eq(&describe());
 }

@@ -96,5 +96,14 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
     if let Some(interval) = text.strip_prefix("interval") {
         text = interval.replace('\'', " ");
     }
+    // humantime knows the others.
+    for (word, unit) in [
+        ("milliseconds", "ms"),
+        ("millisecond", "ms"),
+        ("microseconds", "us"),
+        ("microsecond", "us"),
+    ] {
+        text = text.replace(word, unit);
+    }
     humantime::parse_duration(text.trim()).ok()
 }
