@@ -404,7 +404,7 @@ fn the_first_ten_errors_by_row_are_told_and_every_bad_row_but_no_value() {
     assert!(text.ends_with("; and 35 more"), "{text}");
     assert!(!text.contains("secret"), "{text}");
     assert!(
-        text.starts_with("30 row(s) of the batch do not fit the table: row 0, column `x`: not JSON (line 1, column 1); row 0,"),
+        text.starts_with("30 rows do not fit the table: row 1 of the batch, column `x`: not JSON (line 1, column 1); row 1 of"),
         "{text}"
     );
 }

@@ -90,7 +90,7 @@ pub enum EnvelopeError {
         found: String,
     },
     /// The checksum does not match: bits changed after writing.
-    #[error("damaged: CRC-32C is {found:08x}, {expected:08x} was written")]
+    #[error("its CRC-32C is {found:08x}, {expected:08x} was written")]
     Corrupt {
         /// Checksum in the header.
         expected: u32,

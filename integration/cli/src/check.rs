@@ -1,6 +1,6 @@
 //! `check`: everything that can be known before the first row.
 
-use bigquery_sink::{BigQuerySink, options};
+use bigquery_sink::options;
 
 use crate::args::CheckArguments;
 use crate::failure::Failure;
@@ -33,10 +33,7 @@ pub(crate) async fn check(arguments: CheckArguments) -> Result<(), Failure> {
             "--connect has no use with endpoint = 'emulator', which 'run' starts anew each time",
         ));
     }
-    let sinks = Sinks::new(options)?;
-    BigQuerySink::check(&sinks.options, columns, &sinks.environment)
-        .await
-        .map_err(|error| Failure::running(error.to_string()).because(&error))?;
+    Sinks::new(options)?.check(columns).await?;
     println!("ok; the columns fit the table");
     Ok(())
 }

@@ -5,11 +5,13 @@ mod check;
 mod checkpoint;
 mod emulator;
 mod failure;
+mod output;
 mod query;
 mod run;
 mod sink;
 mod table;
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .init();
     match start(arguments.command) {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigquery_sink::options;
-use bigquery_sink_pipeline::store::{StoreLocation, TakeOver};
+use bigquery_sink_pipeline::store::{StoreError, StoreLocation, TakeOver};
 use bigquery_sink_pipeline::{
     Control, HostConfig, HostError, Pipeline, Progress, SourceConfig, Start, Summary,
 };
@@ -36,6 +36,8 @@ pub(crate) async fn run(arguments: RunArguments) -> Result<(), Failure> {
     let config = config(&pipeline, &arguments, local.as_ref())?;
     let state = config.state.clone();
     let sinks = Arc::new(Sinks::new(options)?);
+    // Told before the state is touched: a table that is missing or differs, an address where nobody answers.
+    sinks.check(&pipeline.sink.columns).await?;
     let control = Control::new();
     let shutdown = control.shutdown.clone();
     let progress = tokio::spawn(show_progress(control.progress.subscribe(), arguments.json));
@@ -123,9 +125,13 @@ fn replaced_file(pipeline: &Pipeline, data: &Path) -> Result<BTreeMap<String, Pa
 
 fn host_failure(error: &HostError, state: Option<&StoreLocation>) -> Failure {
     let message = match (error, state) {
-        (HostError::Changed { .. } | HostError::Config(_), _) => return Failure::usage(error.to_string()),
+        (HostError::Changed { .. } | HostError::Config(_), _)
+        | (HostError::Store(StoreError::Location { .. } | StoreError::NotWritable { .. }), _) => {
+            return Failure::usage(error.to_string());
+        }
         (_, Some(state)) => format!(
-            "{error}\nNothing is lost: what is visible stays, and the same command goes on from the newest checkpoint in {state}."
+            "{error}\nNothing is lost: what is visible stays, and once this is mended the same command goes on from the newest \
+             checkpoint in {state}."
         ),
         (_, None) => error.to_string(),
     };
@@ -206,6 +212,9 @@ impl LocalEmulator {
 
 /// One line in place on a terminal, one line now and then elsewhere; always on stderr.
 async fn show_progress(mut progress: watch::Receiver<Progress>, quiet: bool) {
+    if quiet {
+        return;
+    }
     let in_place = std::io::stderr().is_terminal();
     let pause = if in_place {
         Duration::from_millis(200)
@@ -213,7 +222,7 @@ async fn show_progress(mut progress: watch::Receiver<Progress>, quiet: bool) {
         QUIET_PROGRESS
     };
     let mut ticks = interval_at(Instant::now() + pause, pause);
-    while !quiet {
+    loop {
         ticks.tick().await;
         let line = progress_line(&progress.borrow_and_update());
         if in_place {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use arrow_schema::SchemaRef;
 use bigquery_sink::options::{Emulator, OptionProblem, SinkOptions};
-use bigquery_sink::{BigQuerySink, Environment, SinkError, SinkOperator, Task};
+use bigquery_sink::{BigQuerySink, Blame, Environment, SinkError, SinkOperator, Task};
 use bigquery_sink_pipeline::{Pipeline, PipelineError, PipelineErrors, Place, SinkFactory};
 
 use crate::failure::Failure;
@@ -17,7 +17,12 @@ pub(crate) fn options(pipeline: &Pipeline, emulator: Option<Emulator<'_>>) -> Re
         Some(emulator) => SinkOptions::parse_with_emulator(&given, emulator),
         None => SinkOptions::parse(&given),
     };
-    options.map_err(|problems| Failure::usage(placed(pipeline, problems).to_string()))
+    options.map_err(|problems| {
+        Failure::usage(format!(
+            "the pipeline cannot run:\n{}",
+            placed(pipeline, problems)
+        ))
+    })
 }
 
 /// Whether the sink writes to an emulator that the tool starts.
@@ -68,6 +73,19 @@ impl Sinks {
         Ok(Self {
             options: Arc::new(options),
             environment,
+        })
+    }
+
+    /// Looks at the table: is it there (or may it be made), may it be written, do the columns fit?
+    pub(crate) async fn check(&self, columns: &SchemaRef) -> Result<(), Failure> {
+        let Err(error) = BigQuerySink::check(&self.options, columns, &self.environment).await else {
+            return Ok(());
+        };
+        Err(match error.blame() {
+            Blame::User => Failure::usage(error.to_string()),
+            Blame::External | Blame::Internal => Failure::running(format!(
+                "{error}; is the address right ('endpoint.grpc', 'endpoint.http'), and is the network up?"
+            )),
         })
     }
 }

@@ -11,7 +11,10 @@ pub mod store;
 
 pub use coordinator::{Control, HostConfig, HostError, Progress, SinkFactory, Start, Step, Summary, run};
 pub use exec::QueryError;
-pub use sources::{BadData, CsvOptions, Format, ImpulseConfig, SingleFileConfig, SourceConfig, SourceError};
+pub use sources::{
+    BadData, CsvOptions, Format, ImpulseConfig, SingleFileConfig, SourceConfig, SourceError,
+    describe_position,
+};
 pub use sql::{
     EXTENSION_NAME, JSON_EXTENSION, Pipeline, PipelineError, PipelineErrors, Place, SinkTable, SourceTable,
     SqlOption, is_json, sql_name,

@@ -7,11 +7,14 @@ use google_cloud_auth::credentials::{
 };
 use google_cloud_auth::errors::CredentialsError;
 use http::{Extensions, HeaderMap, HeaderValue, header};
+use rustls::crypto::aws_lc_rs;
 
 use super::{CredentialError, TokenSource};
 
 /// Credentials for one of Google's clients; without a source, none are sent.
 pub fn google_credentials(tokens: Option<Arc<dyn TokenSource>>, quota_project: Option<&str>) -> Credentials {
+    // These clients bring no TLS provider. An error says that the process has one, which will do.
+    drop(aws_lc_rs::default_provider().install_default());
     match tokens {
         Some(tokens) => Credentials::from(Adapter {
             tokens,

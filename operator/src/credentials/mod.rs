@@ -12,7 +12,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use thiserror::Error;
 
-use crate::options::{Endpoint, SinkOptions};
+use crate::options::{Credentials, Endpoint, SinkOptions};
 
 pub use self::google::google_credentials;
 
@@ -92,9 +92,11 @@ pub fn token_source(options: &SinkOptions) -> Option<Arc<dyn TokenSource>> {
     let wanted = [&endpoints.grpc, &endpoints.http]
         .into_iter()
         .any(|endpoint| !Endpoint::is_plaintext(endpoint));
-    wanted.then(|| {
-        Arc::new(cache::CachedTokens::new(gcp::GcpTokens::new(
-            &options.credentials,
-        ))) as Arc<dyn TokenSource>
-    })
+    wanted.then(|| tokens_of(&options.credentials))
+}
+
+/// The tokens of some credentials, for whom no sink's options apply. Never to be sent to an `http://` endpoint.
+#[must_use]
+pub fn tokens_of(credentials: &Credentials) -> Arc<dyn TokenSource> {
+    Arc::new(cache::CachedTokens::new(gcp::GcpTokens::new(credentials)))
 }

@@ -12,7 +12,6 @@ use google_cloud_bigquery_v2::client::TableService;
 use google_cloud_bigquery_v2::model::table_field_schema::FieldElementType;
 use google_cloud_bigquery_v2::model::{Table, TableFieldSchema, TableReference, TableSchema};
 use google_cloud_gax::retry_policy::{Aip194Strict, RetryPolicyExt as _};
-use rustls::crypto::aws_lc_rs;
 
 use crate::credentials::{TokenSource, google_credentials};
 use crate::error::SinkError;
@@ -76,8 +75,6 @@ impl<'a> Administration<'a> {
         options: &'a SinkOptions,
         tokens: Option<Arc<dyn TokenSource>>,
     ) -> Result<Self, SinkError> {
-        // Google's client brings no TLS provider. An error says that the process has one, which will do.
-        drop(aws_lc_rs::default_provider().install_default());
         let endpoint = &options.endpoints.http;
         let tokens = tokens.filter(|_| !endpoint.is_plaintext());
         let quota_project = options.quota_project.as_ref().map(|project| project.as_str());

@@ -151,7 +151,10 @@ impl Place<'_> {
 
 impl fmt::Display for RowErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} row(s) of the batch do not fit the table", self.rows.len())?;
+        match self.rows.len() {
+            1 => f.write_str("1 row does not fit the table")?,
+            count => write!(f, "{count} rows do not fit the table")?,
+        }
         for (number, error) in self.errors.iter().enumerate() {
             f.write_str(if number == 0 { ": " } else { "; " })?;
             error.fmt(f)?;
@@ -167,7 +170,13 @@ impl Error for RowErrors {}
 
 impl fmt::Display for RowError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "row {}, column `{}`: {}", self.row, self.column, self.reason)
+        // Counted from 1: this is for people.
+        let number = self.row + 1;
+        write!(
+            f,
+            "row {number} of the batch, column `{}`: {}",
+            self.column, self.reason
+        )
     }
 }
 

@@ -1,5 +1,7 @@
 //! The tool as a process: pipelines through kill -9, lost answers, bad input, and what it prints.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod bad_input;
 mod examples;
 mod inspect;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use arrow_array::{Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
-use bigquery_sink_state::envelope::{self, Kind};
+use bigquery_sink_state::envelope::{self, EnvelopeError, Kind};
 use bincode::{Decode, Encode};
 use tokio::time::Instant;
 
@@ -147,6 +147,16 @@ pub(super) fn open(
         }
     });
     Ok(opened.collect())
+}
+
+/// A stored position for people.
+pub(super) fn describe(bytes: &[u8]) -> Result<String, EnvelopeError> {
+    let position: Position = envelope::decode(Kind::SourcePosition, POSITION_VERSION, bytes)?;
+    let next = position.next.iter();
+    let next: Vec<String> = next
+        .map(|(subtask, next)| format!("subtask_index {subtask}: counter {next}"))
+        .collect();
+    Ok(next.join(", "))
 }
 
 fn belongs(table: &str, name: &str) -> bool {

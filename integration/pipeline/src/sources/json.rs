@@ -15,6 +15,8 @@ use serde_json::value::RawValue;
 use super::single_file::BadRecord;
 use crate::sql::{is_json, sql_name};
 
+const UNNAMED: &str = "a value does not have the type of its column";
+
 /// Decodes lines against the declared columns.
 #[derive(Debug)]
 pub(super) struct JsonDecoder {
@@ -143,7 +145,26 @@ impl JsonDecoder {
         if line.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
             return Some("it is JSON, but not an object".into());
         }
-        self.check(&[line]).err()
+        let reason = self.check(&[line]).err()?;
+        Some(if reason == UNNAMED {
+            self.culprit(line).unwrap_or(reason)
+        } else {
+            reason
+        })
+    }
+
+    /// The first column that fails on its own: of a decimal, Arrow's error names none.
+    fn culprit(&self, line: &[u8]) -> Option<String> {
+        let mut fields = self.lenient.fields().iter();
+        let field = fields.find(|field| {
+            let alone: SchemaRef = Arc::new(Schema::new(vec![Arc::clone(field)]));
+            Self::new(alone).is_ok_and(|decoder| decoder.columns(&[line]).is_err())
+        })?;
+        Some(format!(
+            "column {} is not {}",
+            field.name(),
+            sql_name(field.data_type())
+        ))
     }
 
     /// Names the column an Arrow error is about; the rest of its text shows values and is left out.
@@ -168,7 +189,7 @@ impl JsonDecoder {
         }
         match wanted {
             Some(wanted) => format!("column {} is not {}", named.join("."), sql_name(wanted)),
-            None => "a value does not have the type of its column".into(),
+            None => UNNAMED.into(),
         }
     }
 }

@@ -135,6 +135,16 @@ pub(crate) fn configure(
     }
 }
 
+/// Name and position of a source, for people: `("clicks", "byte 1834, after line 20")`.
+#[must_use]
+pub fn describe_position(stored: &SourcePosition) -> (&str, String) {
+    let name = stored.name.as_str();
+    // Of a file there are four numbers, of counters an odd count of them: neither reads as the other.
+    let described = single_file::describe(&stored.bytes).or_else(|_| impulse::describe(&stored.bytes));
+    let position = described.unwrap_or_else(|error| format!("unreadable: {error}"));
+    (name, position)
+}
+
 /// Opens a table's source at its stored positions, or at its begin.
 pub(crate) async fn open(
     table: &SourceTable,

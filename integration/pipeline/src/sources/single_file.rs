@@ -7,7 +7,7 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
-use bigquery_sink_state::envelope::{self, Kind};
+use bigquery_sink_state::envelope::{self, EnvelopeError, Kind};
 use bincode::{Decode, Encode};
 use tokio::fs::File;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncSeekExt, BufReader, SeekFrom};
@@ -288,6 +288,12 @@ pub(super) async fn open(
         rejected: 0,
         pace,
     })
+}
+
+/// A stored position for people.
+pub(super) fn describe(bytes: &[u8]) -> Result<String, EnvelopeError> {
+    let position: Position = envelope::decode(Kind::SourcePosition, POSITION_VERSION, bytes)?;
+    Ok(format!("byte {}, after line {}", position.offset, position.line))
 }
 
 fn file_error(path: &Path, reason: String) -> SourceError {
