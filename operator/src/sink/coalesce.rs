@@ -32,7 +32,12 @@ pub(super) struct Payload {
 
 impl Coalescer {
     pub(super) fn new(target: usize) -> Self {
-        Self { pieces: VecDeque::new(), bytes: 0, target, since: None }
+        Self {
+            pieces: VecDeque::new(),
+            bytes: 0,
+            target,
+            since: None,
+        }
     }
 
     pub(super) fn push(&mut self, batch: RecordBatch) {
@@ -59,7 +64,11 @@ impl Coalescer {
     ///
     /// # Errors
     /// A single row that is larger than a request may be.
-    pub(super) fn take(&mut self, schema: &SchemaRef, encoder: &RowEncoder) -> Result<Vec<Payload>, SinkError> {
+    pub(super) fn take(
+        &mut self,
+        schema: &SchemaRef,
+        encoder: &RowEncoder,
+    ) -> Result<Vec<Payload>, SinkError> {
         let rows = self.take_rows(schema)?;
         let mut payloads = Vec::with_capacity(1);
         encode_split(rows, encoder, &mut payloads)?;
@@ -75,7 +84,8 @@ impl Coalescer {
                 let fitting = (piece.num_rows() as u128 * room as u128 / bytes as u128) as usize;
                 let fitting = if taken.is_empty() { fitting.max(1) } else { fitting };
                 if fitting < piece.num_rows() {
-                    self.pieces.push_front(piece.slice(fitting, piece.num_rows() - fitting));
+                    self.pieces
+                        .push_front(piece.slice(fitting, piece.num_rows() - fitting));
                 }
                 if fitting > 0 {
                     taken.push(piece.slice(0, fitting));
@@ -101,12 +111,19 @@ impl Coalescer {
     }
 }
 
-fn encode_split(rows: RecordBatch, encoder: &RowEncoder, payloads: &mut Vec<Payload>) -> Result<(), SinkError> {
+fn encode_split(
+    rows: RecordBatch,
+    encoder: &RowEncoder,
+    payloads: &mut Vec<Payload>,
+) -> Result<(), SinkError> {
     let message = encoder
         .encode(&rows)
         .map_err(|error| SinkError::internal("rows could not be encoded").with_source(error))?;
     if message.len() <= LARGEST_REQUEST {
-        payloads.push(Payload { rows: rows.num_rows(), message });
+        payloads.push(Payload {
+            rows: rows.num_rows(),
+            message,
+        });
         return Ok(());
     }
     if rows.num_rows() == 1 {

@@ -24,7 +24,9 @@ use super::coalesce::Coalescer;
 use super::{Counters, Environment, translate};
 use crate::error::SinkError;
 use crate::options::SinkOptions;
-use crate::transport::{AppendEvent, AppendReceiver, AppendRequest, AppendSender, CallError, TRACE_ID, Transport};
+use crate::transport::{
+    AppendEvent, AppendReceiver, AppendRequest, AppendSender, CallError, TRACE_ID, Transport,
+};
 
 /// Flushes under way at a time: 128 streams commit within two round trips (design.md section 11), on one HTTP/2 connection.
 const PARALLEL_FLUSHES: usize = 64;
@@ -33,14 +35,23 @@ const PARALLEL_FLUSHES: usize = 64;
 #[derive(Debug)]
 pub(super) enum Feed {
     Rows(RecordBatch),
-    Barrier { epoch: Epoch, reply: oneshot::Sender<(SubtaskState, CommitList)> },
-    EndOfData { reply: oneshot::Sender<()> },
+    Barrier {
+        epoch: Epoch,
+        reply: oneshot::Sender<(SubtaskState, CommitList)>,
+    },
+    EndOfData {
+        reply: oneshot::Sender<()>,
+    },
 }
 
 /// What may overtake rows: a commit comes while rows of the next epoch wait for room.
 #[derive(Debug)]
 pub(super) enum Control {
-    Commit { epoch: Epoch, entries: BTreeMap<SubtaskIndex, CommitList>, reply: oneshot::Sender<RowCount> },
+    Commit {
+        epoch: Epoch,
+        entries: BTreeMap<SubtaskIndex, CommitList>,
+        reply: oneshot::Sender<RowCount>,
+    },
 }
 
 /// Time as the core is told it: the host's wall clock at the start, moved on by a clock that never goes back.
@@ -63,8 +74,13 @@ impl Clock {
 /// Waits for the end of what was fed before it.
 #[derive(Debug)]
 enum Waiting {
-    Barrier { epoch: Epoch, reply: oneshot::Sender<(SubtaskState, CommitList)> },
-    EndOfData { reply: oneshot::Sender<()> },
+    Barrier {
+        epoch: Epoch,
+        reply: oneshot::Sender<(SubtaskState, CommitList)>,
+    },
+    EndOfData {
+        reply: oneshot::Sender<()>,
+    },
 }
 
 /// The sending half of an open append call.
@@ -78,8 +94,14 @@ struct Connection {
 
 /// A call that was answered.
 enum Done {
-    Created { lane: Lane, result: Result<names::StreamName, CallError> },
-    Flushed { flush: FlushId, result: Result<i64, CallError> },
+    Created {
+        lane: Lane,
+        result: Result<names::StreamName, CallError>,
+    },
+    Flushed {
+        flush: FlushId,
+        result: Result<i64, CallError>,
+    },
 }
 
 pub(super) struct Driver {
@@ -171,7 +193,11 @@ impl Driver {
 
     fn wake_at(&self) -> Option<Instant> {
         let core = self.core.next_wake().map(|at| self.clock.instant(at));
-        let linger = self.coalescer.since().filter(|_| self.core.has_room()).map(|since| since + self.linger);
+        let linger = self
+            .coalescer
+            .since()
+            .filter(|_| self.core.has_room())
+            .map(|since| since + self.linger);
         core.into_iter().chain(linger).min()
     }
 
@@ -186,7 +212,11 @@ impl Driver {
     }
 
     fn control(&mut self, control: Control) {
-        let Control::Commit { epoch, entries, reply } = control;
+        let Control::Commit {
+            epoch,
+            entries,
+            reply,
+        } = control;
         self.committed = Some(reply);
         self.tell(Input::Commit { epoch, entries });
     }
@@ -195,7 +225,10 @@ impl Driver {
     fn hand_over(&mut self) -> Result<(), SinkError> {
         let schema = Arc::clone(self.encoder.wire_schema());
         while self.core.has_room() && !self.coalescer.is_empty() {
-            let due = self.coalescer.since().is_some_and(|since| since + self.linger <= Instant::now());
+            let due = self
+                .coalescer
+                .since()
+                .is_some_and(|since| since + self.linger <= Instant::now());
             if !self.coalescer.is_full() && self.waiting.is_none() && !due {
                 break;
             }
@@ -227,21 +260,37 @@ impl Driver {
     // From BigQuery.
 
     fn done(&mut self, done: Result<Done, tokio::task::JoinError>) -> Result<(), SinkError> {
-        let done = done.map_err(|error| SinkError::internal("a call to BigQuery broke off").with_source(error))?;
+        let done =
+            done.map_err(|error| SinkError::internal("a call to BigQuery broke off").with_source(error))?;
         match done {
-            Done::Created { lane, result: Ok(stream) } => {
+            Done::Created {
+                lane,
+                result: Ok(stream),
+            } => {
                 Counters::add(&self.counters.streams_created, 1);
                 tracing::info!(%stream, "created a write stream");
-                self.tell(Input::StreamCreated { lane, stream: StreamName(stream.to_string()) });
+                self.tell(Input::StreamCreated {
+                    lane,
+                    stream: StreamName(stream.to_string()),
+                });
             }
-            Done::Created { lane, result: Err(error) } => {
-                self.tell(Input::CreateFailed { lane, fault: translate::call_fault(&error) });
+            Done::Created {
+                lane,
+                result: Err(error),
+            } => {
+                self.tell(Input::CreateFailed {
+                    lane,
+                    fault: translate::call_fault(&error),
+                });
             }
             Done::Flushed { flush, result } => {
                 self.flushes_running -= 1;
                 self.tell(match result {
                     Ok(offset) => Input::FlushDone { flush, offset },
-                    Err(error) => Input::FlushFailed { flush, fault: translate::call_fault(&error) },
+                    Err(error) => Input::FlushFailed {
+                        flush,
+                        fault: translate::call_fault(&error),
+                    },
                 });
             }
         }
@@ -251,24 +300,38 @@ impl Driver {
     fn answer(&mut self, connection: Generation, event: AppendEvent) -> Result<(), SinkError> {
         let input = match event {
             AppendEvent::Answer(answer) => {
-                let request = self.connections.get_mut(&connection).and_then(|open| open.unanswered.pop_front());
+                let request = self
+                    .connections
+                    .get_mut(&connection)
+                    .and_then(|open| open.unanswered.pop_front());
                 let Some(request) = request else {
-                    return Err(SinkError::external("BigQuery answered a request that was not sent"));
+                    return Err(SinkError::external(
+                        "BigQuery answered a request that was not sent",
+                    ));
                 };
                 match answer.result {
                     Ok(offset) => {
                         let offset = offset.and_then(|offset| u64::try_from(offset).ok());
-                        Input::AppendAcked { connection, request, offset }
+                        Input::AppendAcked {
+                            connection,
+                            request,
+                            offset,
+                        }
                     }
                     Err(refusal) => {
                         let fault = translate::refusal_fault(&refusal);
-                        Input::AppendFailed { connection, request, fault }
+                        Input::AppendFailed {
+                            connection,
+                            request,
+                            fault,
+                        }
                     }
                 }
             }
             AppendEvent::Ended(result) => {
                 self.drop_connection(connection);
-                let fault = result.map_or_else(|error| translate::call_fault(&error), |()| translate::clean_end());
+                let fault =
+                    result.map_or_else(|error| translate::call_fault(&error), |()| translate::clean_end());
                 Input::ConnectionLost { connection, fault }
             }
         };
@@ -290,7 +353,12 @@ impl Driver {
                 Command::CreateStream { lane } => self.create_stream(lane),
                 Command::Connect { connection, stream } => self.connect(connection, &stream)?,
                 Command::Disconnect { connection } => self.drop_connection(connection),
-                Command::Append { connection, request, offset, batch } => {
+                Command::Append {
+                    connection,
+                    request,
+                    offset,
+                    batch,
+                } => {
                     self.append(connection, request, offset, batch);
                 }
                 Command::Release { batch } => {
@@ -299,14 +367,20 @@ impl Driver {
                     }
                 }
                 Command::Prepared { state, commit, .. } => reply(self.prepared.take(), (state, commit)),
-                Command::Flush { flush, stream, offset } => {
+                Command::Flush {
+                    flush,
+                    stream,
+                    offset,
+                } => {
                     let offset = i64::try_from(offset.0).expect("the core keeps offsets within i64");
                     self.flushes_waiting.push_back((flush, stream, offset));
                 }
                 Command::Committed { rows, .. } => reply(self.committed.take(), rows),
                 Command::Closed => reply(self.closed.take(), ()),
                 // The transport has dropped the refused token already; the next call asks for a new one.
-                Command::RefreshCredentials => tracing::info!("BigQuery did not take the token; getting another"),
+                Command::RefreshCredentials => {
+                    tracing::info!("BigQuery did not take the token; getting another")
+                }
                 Command::Notice(notice) => self.notice(&notice),
                 Command::Fail(failure) => return Err(translate::failure(&failure)),
             }
@@ -330,21 +404,39 @@ impl Driver {
         let opened = self.transport.open_append(&stream, schema, TRACE_ID, capacity);
         let (events, abort) = events(generation, opened.receiver);
         self.answers.push(events);
-        let connection = Connection { sender: opened.sender, unanswered: VecDeque::new(), abort };
+        let connection = Connection {
+            sender: opened.sender,
+            unanswered: VecDeque::new(),
+            abort,
+        };
         self.connections.insert(generation, connection);
         Ok(())
     }
 
     fn append(&mut self, generation: Generation, request: RequestNumber, offset: NextOffset, batch: BatchId) {
-        let Some(connection) = self.connections.get_mut(&generation) else { return };
-        let (_, rows) = self.payloads.get(&batch).expect("the core appends what it was given and has not released");
+        let Some(connection) = self.connections.get_mut(&generation) else {
+            return;
+        };
+        let (_, rows) = self
+            .payloads
+            .get(&batch)
+            .expect("the core appends what it was given and has not released");
         let offset = i64::try_from(offset.0).expect("the core keeps offsets within i64");
-        let sent = connection.sender.send(AppendRequest { offset, rows: rows.clone() }).now_or_never();
+        let sent = connection
+            .sender
+            .send(AppendRequest {
+                offset,
+                rows: rows.clone(),
+            })
+            .now_or_never();
         // A call that is over says why at its receiver; the core then sends everything again.
         if let Some(Ok(())) = sent {
             connection.unanswered.push_back(request);
         } else {
-            debug_assert!(sent.is_some(), "the queue holds as many requests as may be unanswered");
+            debug_assert!(
+                sent.is_some(),
+                "the queue holds as many requests as may be unanswered"
+            );
         }
     }
 
@@ -354,7 +446,12 @@ impl Driver {
         {
             let (transport, stream) = (self.transport.clone(), parse(&stream)?);
             self.flushes_running += 1;
-            self.calls.spawn(async move { Done::Flushed { flush, result: transport.flush_rows(&stream, offset).await } });
+            self.calls.spawn(async move {
+                Done::Flushed {
+                    flush,
+                    result: transport.flush_rows(&stream, offset).await,
+                }
+            });
         }
         Ok(())
     }
@@ -376,12 +473,21 @@ impl Driver {
             }
             Notice::EchoDiscarded => tracing::debug!("discarded an answer behind a failed request"),
             Notice::StaleAnswerDropped => tracing::debug!("dropped an answer of an older connection"),
-            Notice::StreamLeft { stream, flushable, reason } => {
+            Notice::StreamLeft {
+                stream,
+                flushable,
+                reason,
+            } => {
                 Counters::add(&counters.streams_left, 1);
                 tracing::warn!(%stream, %flushable, reason, "left a write stream");
             }
             Notice::AlreadyFlushed => Counters::add(&counters.already_flushed, 1),
-            Notice::UnprovableAccepted { stream, epoch, rows, lost } => {
+            Notice::UnprovableAccepted {
+                stream,
+                epoch,
+                rows,
+                lost,
+            } => {
                 tracing::error!(%stream, ?epoch, %rows, lost, "accepted a commit that cannot be shown to be visible");
             }
         }
@@ -389,7 +495,10 @@ impl Driver {
 }
 
 /// The answers of one call, ended by the abort handle.
-fn events(generation: Generation, receiver: AppendReceiver) -> (BoxStream<'static, (Generation, AppendEvent)>, AbortHandle) {
+fn events(
+    generation: Generation,
+    receiver: AppendReceiver,
+) -> (BoxStream<'static, (Generation, AppendEvent)>, AbortHandle) {
     let (abort, registration) = AbortHandle::new_pair();
     let events = unfold(Some(receiver), move |receiver| async move {
         let mut receiver = receiver?;
@@ -402,7 +511,9 @@ fn events(generation: Generation, receiver: AppendReceiver) -> (BoxStream<'stati
 
 fn parse(stream: &StreamName) -> Result<names::StreamName, SinkError> {
     stream.0.parse().map_err(|error| {
-        SinkError::user(format!("'{stream}', which a checkpoint names, is no write stream: {error}"))
+        SinkError::user(format!(
+            "'{stream}', which a checkpoint names, is no write stream: {error}"
+        ))
     })
 }
 

@@ -14,7 +14,9 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
-use bigquery_sink_state::{CommitList, Core, CoreConfig, Epoch, Input, Micros, RestoredUnion, SubtaskIndex, SubtaskState};
+use bigquery_sink_state::{
+    CommitList, Core, CoreConfig, Epoch, Input, Micros, RestoredUnion, SubtaskIndex, SubtaskState,
+};
 use bigquery_write_proto::rows::{ConvertError, RowEncoder};
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
@@ -49,7 +51,11 @@ impl Environment {
         let quota_project = options.quota_project.as_ref().map(|project| project.as_str());
         let transport = Transport::connect(&options.endpoints, tokens.clone(), quota_project)
             .map_err(|error| SinkError::user(error.to_string()).with_source(error))?;
-        Ok(Self { transport, tokens, counters: Arc::default() })
+        Ok(Self {
+            transport,
+            tokens,
+            counters: Arc::default(),
+        })
     }
 }
 
@@ -104,19 +110,34 @@ impl BigQuerySink {
     /// A sink for rows with these columns. Does nothing before its start: no connection, no file, no thread.
     #[must_use]
     pub fn new(options: Arc<SinkOptions>, columns: SchemaRef, task: Task, environment: Environment) -> Self {
-        Self { options, columns, task, environment, running: None }
+        Self {
+            options,
+            columns,
+            task,
+            environment,
+            running: None,
+        }
     }
 
     /// Looks the table up, creates it if asked to, and checks the columns against it, as the start of a run does.
     ///
     /// # Errors
     /// A missing table, a missing permission, or every column that does not fit.
-    pub async fn check(options: &SinkOptions, columns: &SchemaRef, environment: &Environment) -> Result<(), SinkError> {
-        start::row_encoder(options, columns, environment, false).await.map(drop)
+    pub async fn check(
+        options: &SinkOptions,
+        columns: &SchemaRef,
+        environment: &Environment,
+    ) -> Result<(), SinkError> {
+        start::row_encoder(options, columns, environment, false)
+            .await
+            .map(drop)
     }
 
     fn core(&self, restored: Option<Restored>) -> Result<(Core, Clock), SinkError> {
-        let clock = Clock { started_at: Micros(self.task.started_at_micros), started: Instant::now() };
+        let clock = Clock {
+            started_at: Micros(self.task.started_at_micros),
+            started: Instant::now(),
+        };
         let table = self.options.table.to_string();
         let mut core = Core::new(CoreConfig {
             table: table.clone(),
@@ -128,7 +149,13 @@ impl BigQuerySink {
         });
         if let Some(restored) = restored {
             let union = read_union(&table, &restored)?;
-            core.handle(clock.now(), Input::Restored { union, replay: translate::replay(restored.replay) });
+            core.handle(
+                clock.now(),
+                Input::Restored {
+                    union,
+                    replay: translate::replay(restored.replay),
+                },
+            );
         }
         Ok((core, clock))
     }
@@ -138,7 +165,9 @@ impl BigQuerySink {
         let Some(running) = &mut self.running else {
             return SinkError::internal("the sink was called before its start or after its end");
         };
-        (&mut running.failure).await.unwrap_or_else(|_| SinkError::internal("the sink's task ended without saying why"))
+        (&mut running.failure)
+            .await
+            .unwrap_or_else(|_| SinkError::internal("the sink's task ended without saying why"))
     }
 
     async fn feed(&mut self, feed: Feed) -> Result<(), SinkError> {
@@ -160,18 +189,31 @@ impl BigQuerySink {
 impl SinkOperator for BigQuerySink {
     async fn on_start(&mut self, restored: Option<Restored>) -> Result<(), SinkError> {
         let (core, clock) = self.core(restored)?;
-        let encoder = Arc::new(start::row_encoder(&self.options, &self.columns, &self.environment, true).await?);
+        let encoder =
+            Arc::new(start::row_encoder(&self.options, &self.columns, &self.environment, true).await?);
         let (feed, feeds) = mpsc::channel(1);
         let (control, controls) = mpsc::channel(1);
         let (report, failure) = oneshot::channel();
-        let driver = Driver::new(core, clock, Arc::clone(&encoder), &self.options, &self.environment);
+        let driver = Driver::new(
+            core,
+            clock,
+            Arc::clone(&encoder),
+            &self.options,
+            &self.environment,
+        );
         let task = tokio::spawn(async move {
             if let Err(error) = driver.run(feeds, controls).await {
                 // A host that has gone away does not need the reason.
                 drop(report.send(error));
             }
         });
-        self.running = Some(Running { encoder, feed, control, failure, _task: AbortOnDropHandle::new(task) });
+        self.running = Some(Running {
+            encoder,
+            feed,
+            control,
+            failure,
+            _task: AbortOnDropHandle::new(task),
+        });
         Ok(())
     }
 
@@ -179,7 +221,9 @@ impl SinkOperator for BigQuerySink {
         if batch.num_rows() == 0 {
             return Ok(());
         }
-        let Some(running) = &self.running else { return Err(self.failed().await) };
+        let Some(running) = &self.running else {
+            return Err(self.failed().await);
+        };
         let converted = match running.encoder.convert(&batch) {
             Ok(converted) => converted,
             Err(error) => {
@@ -195,9 +239,17 @@ impl SinkOperator for BigQuerySink {
 
     async fn handle_checkpoint(&mut self, barrier: Barrier) -> Result<Prepared, SinkError> {
         let (reply, prepared) = oneshot::channel();
-        self.feed(Feed::Barrier { epoch: barrier.epoch, reply }).await?;
+        self.feed(Feed::Barrier {
+            epoch: barrier.epoch,
+            reply,
+        })
+        .await?;
         let (state, commit): (SubtaskState, CommitList) = self.reply(prepared).await?;
-        Ok(Prepared { state: state.encode().into(), commit: commit.encode().into(), rows: commit.rows() })
+        Ok(Prepared {
+            state: state.encode().into(),
+            commit: commit.encode().into(),
+            rows: commit.rows(),
+        })
     }
 
     async fn handle_commit(
@@ -208,13 +260,19 @@ impl SinkOperator for BigQuerySink {
         let mut entries = BTreeMap::new();
         for (&subtask, bytes) in commits {
             let list = CommitList::decode(bytes).map_err(|error| {
-                SinkError::user(format!("the commit entry of checkpoint {epoch} for subtask {subtask} cannot be read: {error}"))
-                    .with_source(error)
+                SinkError::user(format!(
+                    "the commit entry of checkpoint {epoch} for subtask {subtask} cannot be read: {error}"
+                ))
+                .with_source(error)
             })?;
             entries.insert(subtask, list);
         }
         let (reply, committed) = oneshot::channel();
-        let control = Control::Commit { epoch, entries, reply };
+        let control = Control::Commit {
+            epoch,
+            entries,
+            reply,
+        };
         match &self.running {
             Some(running) if running.control.send(control).await.is_ok() => {}
             _ => return Err(self.failed().await),
@@ -224,7 +282,9 @@ impl SinkOperator for BigQuerySink {
     }
 
     async fn handle_tick(&mut self) -> Result<(), SinkError> {
-        let Some(running) = &mut self.running else { return Ok(()) };
+        let Some(running) = &mut self.running else {
+            return Ok(());
+        };
         match running.failure.try_recv() {
             Ok(error) => Err(error),
             Err(oneshot::error::TryRecvError::Empty) => Ok(()),
@@ -260,8 +320,10 @@ fn read_union(table: &str, restored: &Restored) -> Result<RestoredUnion, SinkErr
     for (&subtask, bytes) in &restored.states {
         let state = SubtaskState::decode(bytes).map_err(|error| {
             let epoch = restored.epoch;
-            SinkError::user(format!("the state of subtask {subtask} in checkpoint {epoch} cannot be read: {error}"))
-                .with_source(error)
+            SinkError::user(format!(
+                "the state of subtask {subtask} in checkpoint {epoch} cannot be read: {error}"
+            ))
+            .with_source(error)
         })?;
         states.insert(subtask, state);
     }

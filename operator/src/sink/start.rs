@@ -10,7 +10,7 @@ use tonic::Code;
 
 use super::{Environment, START_BUDGET};
 use crate::error::SinkError;
-use crate::options::{CreateTable, SinkOptions, SubMicroseconds};
+use crate::options::{CreateTable, SinkOptions};
 use crate::tables::create_table_if_missing;
 use crate::transport::CallError;
 
@@ -24,7 +24,8 @@ pub(super) async fn row_encoder(
 ) -> Result<RowEncoder, SinkError> {
     let creates = options.create == CreateTable::IfMissing;
     if create && creates {
-        let schema = rows::table_schema_for(columns).map_err(|problems| column_problems(options, &problems))?;
+        let schema =
+            rows::table_schema_for(columns).map_err(|problems| column_problems(options, &problems))?;
         create_table_if_missing(options, environment.tokens.clone(), &schema).await?;
     }
     let schema = match table_schema(options, environment, create && creates).await {
@@ -36,10 +37,7 @@ pub(super) async fn row_encoder(
         Err(error) => return Err(lookup_error(options, error)),
     };
     let row_options = RowOptions {
-        sub_microseconds: match options.sub_microseconds {
-            SubMicroseconds::Truncate => rows::SubMicroseconds::Truncate,
-            SubMicroseconds::Refuse => rows::SubMicroseconds::Refuse,
-        },
+        sub_microseconds: options.sub_microseconds,
     };
     RowEncoder::new(columns, &schema, row_options).map_err(|problems| column_problems(options, &problems))
 }
@@ -57,12 +55,17 @@ async fn table_schema(
             Ok(schema) => return Ok(schema),
             Err(error) => error,
         };
-        let passing = match error.code {
-            Code::NotFound | Code::PermissionDenied => made_just_now,
-            Code::Unavailable | Code::DeadlineExceeded | Code::Internal | Code::Unknown | Code::Aborted => true,
-            Code::ResourceExhausted | Code::Cancelled => true,
-            _ => false,
-        };
+        let passing = !error.needs_change()
+            && match error.code {
+                Code::NotFound | Code::PermissionDenied => made_just_now,
+                Code::Unavailable
+                | Code::DeadlineExceeded
+                | Code::Internal
+                | Code::Unknown
+                | Code::Aborted => true,
+                Code::ResourceExhausted | Code::Cancelled => true,
+                _ => false,
+            };
         if !passing || Instant::now() + pause > deadline {
             return Err(error);
         }
@@ -74,7 +77,9 @@ async fn table_schema(
 
 fn lookup_error(options: &SinkOptions, error: CallError) -> SinkError {
     let table = &options.table;
+    let needs_change = error.needs_change();
     match error.code {
+        _ if needs_change => SinkError::user(format!("table {table} cannot be read: {error}")),
         Code::NotFound => SinkError::user(format!(
             "table {table} does not exist; create it, or let the sink do so with option 'table.create' = 'if_missing' ({error})"
         )),

@@ -1,6 +1,8 @@
 //! Between the words of the wire, the options and the core.
 
-use bigquery_sink_state::{Code, Failure, FailureKind, Fault, Limits, Place, Replay, RowFault, StorageCode, Unprovable};
+use bigquery_sink_state::{
+    Code, Failure, FailureKind, Fault, Limits, Place, Replay, RowFault, StorageCode, Unprovable,
+};
 use bigquery_write_proto::rows::ConvertError;
 use bigquery_write_proto::wire::StorageError;
 
