@@ -9,6 +9,15 @@ use crate::schema::{Column, Kind, Mode, Schema};
 const DEEPEST: usize = 15;
 /// Columns and nested fields that BigQuery allows in one table.
 const MOST_FIELDS: usize = 10_000;
+/// Prefixes of names that BigQuery keeps for itself (reports.md 77).
+const RESERVED: [&str; 6] = [
+    "_PARTITION",
+    "_TABLE_",
+    "_FILE_",
+    "_ROW_TIMESTAMP",
+    "__ROOT__",
+    "_COLIDENTIFIER",
+];
 
 /// Reads `{"fields": [...]}`; both spellings of each type are accepted.
 ///
@@ -135,6 +144,15 @@ fn check_name(name: &str, within: &str) -> Result<(), ApiError> {
                     that flexible column names allow), be at most 300 characters long, and not be empty";
         return Err(ApiError::invalid(format!(
             "Invalid field name \"{path}\". {rule}."
+        )));
+    }
+    let upper = name.to_ascii_uppercase();
+    if RESERVED.iter().any(|prefix| upper.starts_with(prefix)) {
+        let path = path(within, name);
+        let rule = "Field names are not allowed to start with the (case-insensitive) prefixes _PARTITION, _TABLE_, _FILE_, \
+                    _ROW_TIMESTAMP, __ROOT__ and _COLIDENTIFIER";
+        return Err(ApiError::invalid(format!(
+            "Invalid field name \"{path}\". {rule}"
         )));
     }
     Ok(())

@@ -449,6 +449,21 @@ async fn bad_calls_are_refused_in_googles_shape() {
             ),
         ),
         (
+            "POST",
+            "datasets/d/tables",
+            with(
+                "schema",
+                json!({ "fields": [{ "name": "_table_suffix", "type": "STRING" }] }),
+            ),
+            error(
+                400,
+                bad,
+                "invalid",
+                "Invalid field name \"_table_suffix\". Field names are not allowed to start with the (case-insensitive) \
+                 prefixes _PARTITION, _TABLE_, _FILE_, _ROW_TIMESTAMP, __ROOT__ and _COLIDENTIFIER",
+            ),
+        ),
+        (
             "GET",
             "datasets/d/tables/t/data?pageToken=x",
             Value::Null,

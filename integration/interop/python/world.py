@@ -1,0 +1,94 @@
+"""What the tests share: Google's client on the emulator, the tool as a process, and values compared with their types."""
+
+import json
+import pathlib
+import subprocess
+
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import bigquery
+
+PROJECT = "demo"
+EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples"
+
+# Longest run of a pipeline, in seconds.
+RUN_LIMIT = 120
+
+client = None
+work = None
+_endpoints = None
+_tool = None
+
+
+def open(grpc, http, tool, folder):
+    """Sets the module's variables; called once, before the tests are loaded."""
+    global client, work, _endpoints, _tool
+    client = bigquery.Client(
+        project=PROJECT,
+        credentials=AnonymousCredentials(),
+        client_options={"api_endpoint": f"http://{http}"},
+    )
+    work = folder
+    _endpoints = f"'endpoint.grpc' = 'http://{grpc}', 'endpoint.http' = 'http://{http}'"
+    _tool = tool
+
+
+def run_pipeline(name, sql, *arguments):
+    """Writes the SQL to a file, `endpoint = 'emulator'` replaced by this emulator's addresses, runs it and returns the
+    summary it ends with."""
+    in_process = "endpoint = 'emulator'"
+    if in_process not in sql:
+        raise ValueError(f"{name} does not hold {in_process}")
+    file = work / name
+    file.write_text(sql.replace(in_process, _endpoints))
+    done = subprocess.run(
+        [_tool, "run", file, "--json", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=RUN_LIMIT,
+        stdin=subprocess.DEVNULL,
+    )
+    if done.returncode != 0:
+        raise AssertionError(f"{name} ended with {done.returncode}:\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def make_dataset(name):
+    """A dataset without tables."""
+    client.delete_dataset(f"{PROJECT}.{name}", delete_contents=True, not_found_ok=True)
+    return client.create_dataset(f"{PROJECT}.{name}")
+
+
+def by_query(table_id, page_size=None):
+    """Every row of a table as query() reads it, a list of values each, in the order of the first column."""
+    sql = f"SELECT * FROM `{table_id}`"
+    return _sorted(client.query(sql).result(page_size=page_size))
+
+
+def by_list_rows(table_id, page_size=None):
+    """Every row of a table as list_rows() reads it, a list of values each, in the order of the first column."""
+    return _sorted(client.list_rows(client.get_table(table_id), page_size=page_size))
+
+
+def _sorted(rows):
+    return sorted((list(row.values()) for row in rows), key=lambda row: row[0])
+
+
+def typed(value):
+    """A value with the name of its type, all the way down: 1, 1.0, True and Decimal(1) are equal in Python, and so are
+    0.0 and -0.0."""
+    if isinstance(value, dict):
+        return {name: typed(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [typed(inner) for inner in value]
+    if isinstance(value, float):
+        return ("float", repr(value))
+    if getattr(value, "tzinfo", None) is not None:
+        return ("instant", value.utcoffset(), value)
+    return (type(value).__name__, value)
+
+
+def assert_rows(test, found, expected):
+    """Equal rows in equal order; a difference is shown as the first row that differs."""
+    for row, (one, other) in enumerate(zip(found, expected)):
+        test.assertEqual(typed(one), typed(other), f"row {row}")
+    test.assertEqual(len(found), len(expected))
