@@ -1,8 +1,9 @@
-"""Runs the tests against an emulator that listens; the last line is `N passed, N failed`. `run` beside this folder calls it."""
+"""Runs the tests against an emulator that listens, for `run` beside this folder; ends with `N passed, N failed`."""
 
 import argparse
 import faulthandler
 import pathlib
+import signal
 import sys
 import unittest
 
@@ -20,8 +21,10 @@ def main():
     parser.add_argument("--work", required=True, type=pathlib.Path, help="folder for files of the tests")
     parser.add_argument("tests", nargs="*", help="test names, such as test_pipeline.Earthquakes; else all")
     arguments = parser.parse_args()
+    # As an exception, so that a pipeline that runs is killed with this process.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     faulthandler.dump_traceback_later(LIMIT, exit=True)
-    world.open(arguments.grpc, arguments.http, arguments.tool, arguments.work)
+    world.connect(arguments.grpc, arguments.http, arguments.tool, arguments.work)
     loader = unittest.TestLoader()
     if arguments.tests:
         suite = loader.loadTestsFromNames(arguments.tests)

@@ -1,4 +1,4 @@
-"""Rows of every column type: a JSON lines file, the pipeline that reads it, and the values that Google's client must return."""
+"""Rows of every column type: a JSON lines file, the pipeline that reads it, and the values Google's client must return."""
 
 import datetime
 import decimal
@@ -87,12 +87,25 @@ _EDGES = {
     "name": ['""', '"\\u0000"', '"quote \\" backslash \\\\ tab \\t line\\n"', '"東京 ñ 🌍"', '"NULL"'],
     "raw": ['""', '"\\u0000\\u0001"', '"ÿ東"', '"plain"'],
     "day": ['"0001-01-01"', '"9999-12-31"', '"1969-12-31"', '"2024-02-29"'],
-    "clock": ['"00:00:00"', '"23:59:59.999999"', '"12:30:00.5"'],
-    "moment": ['"0001-01-01T00:00:00"', '"9999-12-31T23:59:59.999999"', '"1969-12-31T23:59:59.999999"', '"2024-02-29T12:00:00.5"'],
+    "clock": ['"00:00:00"', '"23:59:59.999999"', '"12:30:00.500"'],
+    "moment": [
+        '"0001-01-01T00:00:00"',
+        '"9999-12-31T23:59:59.999999"',
+        '"1969-12-31T23:59:59.999999"',
+        '"2024-02-29T12:00:00.500"',
+    ],
     "civil": ['"0001-01-01T00:00:00"', '"9999-12-31T23:59:59.999999"', '"2024-02-29T12:00:00"'],
     "price": ['"99999999999999999999999999999.999999999"', '"-0.000000001"', "12.5", "-7", "0"],
     "large": ['"999999999999999999.99999999999999999999"', '"0.00000000000000000001"', "-3"],
-    "document": ["{}", "[]", '"text"', "0", "true", '{"a": [1, 2.5, null, {"b": "東"}], "c": null}', '{"nested": {"x": -1e3}}'],
+    "document": [
+        "{}",
+        "[]",
+        '"text"',
+        "0",
+        "true",
+        '{"a": [1, 2.5, null, {"b": "東"}], "c": null}',
+        '{"nested": {"x": -1e3}}',
+    ],
     "place": [
         '{"city": "Bergen", "height": 12, "inside": {"n": 1, "since": "1070-01-01"}, "tags": ["rain", ""]}',
         '{"city": null, "height": null, "inside": null, "tags": null}',
@@ -152,7 +165,9 @@ def write(path):
 
 def _draw(drawn, column):
     moment = datetime.datetime(1, 1, 1) + datetime.timedelta(
-        days=drawn.randrange(3_650_000), seconds=drawn.randrange(86_400), microseconds=drawn.randrange(1_000_000)
+        days=drawn.randrange(3_650_000),
+        seconds=drawn.randrange(86_400),
+        microseconds=drawn.randrange(1_000_000),
     )
     makers = {
         "small": lambda: str(drawn.randrange(-(2**15), 2**15)),
@@ -163,7 +178,9 @@ def _draw(drawn, column):
         "clock": lambda: json.dumps(moment.time().isoformat()),
         "moment": lambda: json.dumps(moment.isoformat()),
         "civil": lambda: json.dumps(moment.isoformat()),
-        "price": lambda: json.dumps(str(decimal.Decimal(drawn.randrange(-(10**38) + 1, 10**38)).scaleb(-9, _WIDE))),
+        "price": lambda: json.dumps(
+            str(decimal.Decimal(drawn.randrange(-(10**38) + 1, 10**38)).scaleb(-9, _WIDE))
+        ),
         "large": lambda: json.dumps(format(decimal.Decimal(drawn.randrange(10**38)).scaleb(-20, _WIDE), "f")),
         "numbers": lambda: json.dumps([drawn.randrange(-(2**63), 2**63) for _ in range(drawn.randrange(5))]),
     }

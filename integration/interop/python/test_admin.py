@@ -1,5 +1,6 @@
 """Datasets, tables, schemas and refusals, as Google's client sees them."""
 
+import functools
 import unittest
 
 from google.api_core import exceptions
@@ -101,7 +102,9 @@ class Administration(unittest.TestCase):
         self.client.create_table(self.table())
         self.assertEqual(list(self.client.list_rows(self.table_id)), [])
         rows = self.client.query_and_wait(f"SELECT * FROM `{self.table_id}`")
-        self.assertEqual((rows.total_rows, list(rows), [field.name for field in rows.schema]), (0, [], ["id"]))
+        self.assertEqual(
+            (rows.total_rows, list(rows), [field.name for field in rows.schema]), (0, [], ["id"])
+        )
         (count,) = self.client.query_and_wait(f"SELECT COUNT(*) AS n FROM `{self.table_id}`")
         self.assertEqual(dict(count), {"n": 0})
 
@@ -137,10 +140,15 @@ class Administration(unittest.TestCase):
 
     def test_what_exists_raises_conflict(self):
         self.client.create_table(self.table())
-        run_once = lambda: self.client.query("SELECT 1", job_id="once", job_retry=None)
+
+        def run_once():
+            return self.client.query("SELECT 1", job_id="once", job_retry=None)
+
         run_once().result()
         calls = {
-            "Already Exists: Dataset demo:administration": lambda: self.client.create_dataset("administration"),
+            "Already Exists: Dataset demo:administration": lambda: self.client.create_dataset(
+                "administration"
+            ),
             "Already Exists: Table demo:administration.t": lambda: self.client.create_table(self.table()),
             "Already Exists: Job demo:US.once": run_once,
         }
@@ -151,7 +159,12 @@ class Administration(unittest.TestCase):
     def test_a_wrong_query_raises_bad_request(self):
         self.client.create_table(self.table())
         default = bigquery.QueryJobConfig(default_dataset=f"{PROJECT}.administration")
-        for sql in ("SELEKT 1", "SELECT nothing FROM t", "SELECT no_such_function(id) FROM t", "SELECT id FROM t WHERE"):
+        for sql in (
+            "SELEKT 1",
+            "SELECT nothing FROM t",
+            "SELECT no_such_function(id) FROM t",
+            "SELECT id FROM t WHERE",
+        ):
             for call in (
                 lambda: self.client.query(sql, job_config=default).result(),
                 lambda: self.client.query_and_wait(sql, job_config=default),
@@ -169,17 +182,20 @@ class Administration(unittest.TestCase):
         }
         for name, fields in wrong.items():
             with self.subTest(name):
-                call = lambda: self.client.create_table(self.table(*fields))
+                table = self.table(*fields)
+                call = functools.partial(self.client.create_table, table)
                 self.assert_refused(exceptions.BadRequest, 400, "invalid", "", call)
         self.assertEqual(list(self.client.list_tables("administration")), [])
 
     def test_a_dataset_with_tables_is_deleted_only_with_its_contents(self):
         self.client.create_table(self.table())
-        call = lambda: self.client.delete_dataset("administration")
+        call = functools.partial(self.client.delete_dataset, "administration")
         message = "Dataset demo:administration is still in use"
         self.assert_refused(exceptions.BadRequest, 400, "resourceInUse", message, call)
         self.client.delete_dataset("administration", delete_contents=True)
-        self.assert_refused(exceptions.NotFound, 404, "notFound", "", lambda: self.client.get_table(self.table_id))
+        self.assert_refused(
+            exceptions.NotFound, 404, "notFound", "", lambda: self.client.get_table(self.table_id)
+        )
 
     def assert_refused(self, error, code, reason, message, call):
         with self.assertRaises(error) as caught:

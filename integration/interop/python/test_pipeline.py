@@ -60,7 +60,9 @@ class Earthquakes(unittest.TestCase):
         ]
 
     def test_the_summary_counts_what_was_read_and_written(self):
-        self.assertEqual((self.summary["rows_read"], self.summary["rows_committed"]), (1707, len(self.expected)))
+        self.assertEqual(
+            (self.summary["rows_read"], self.summary["rows_committed"]), (1707, len(self.expected))
+        )
         self.assertEqual(len(self.expected), 996)
 
     def test_a_second_run_on_the_same_state_writes_nothing(self):
@@ -71,6 +73,10 @@ class Earthquakes(unittest.TestCase):
         world.assert_rows(self, world.by_query(self.table_id), self.expected)
 
     def test_list_rows_reads_every_row_page_by_page(self):
+        pages = world.client.list_rows(
+            self.table_id, selected_fields=[SchemaField("id", "STRING")], page_size=100
+        ).pages
+        self.assertEqual([page.num_items for page in pages], [100] * 9 + [96])
         world.assert_rows(self, world.by_list_rows(self.table_id, page_size=100), self.expected)
 
     def test_aggregates_equal_those_of_the_file(self):
@@ -89,9 +95,13 @@ class Earthquakes(unittest.TestCase):
         table = world.client.get_table(self.table_id)
         whole = [list(row.values()) for row in world.client.list_rows(table)]
         chosen = [table.schema[0], table.schema[7]]
-        part = world.client.list_rows(table, selected_fields=chosen, start_index=990, max_results=4, page_size=3)
+        part = world.client.list_rows(
+            table, selected_fields=chosen, start_index=990, max_results=4, page_size=3
+        )
         self.assertEqual([list(row.values()) for row in part], [[row[0], row[7]] for row in whole[990:994]])
-        sql = f"SELECT place FROM `{self.table_id}` WHERE happened_at >= TIMESTAMP '2018-02-06 12:00:00+00' AND felt > 10"
+        sql = f"""
+            SELECT place FROM `{self.table_id}`
+            WHERE happened_at >= TIMESTAMP '2018-02-06 12:00:00+00' AND felt > 10"""
         noon = datetime.datetime(2018, 2, 6, 12, tzinfo=datetime.timezone.utc)
         expected = [row[3] for row in self.expected if row[4] >= noon and (row[5] or 0) > 10]
         self.assertGreater(len(expected), 0)
@@ -110,7 +120,9 @@ class EveryType(unittest.TestCase):
         cls.expected = rows.write(world.work / "rows.ndjson")
         cls.summaries = [
             world.run_pipeline("made_before.sql", rows.sql("made_before", create="never")),
-            world.run_pipeline("if_missing.sql", rows.sql("if_missing", create="if_missing"), "--parallelism", "2"),
+            world.run_pipeline(
+                "if_missing.sql", rows.sql("if_missing", create="if_missing"), "--parallelism", "2"
+            ),
         ]
 
     def test_the_summaries_count_every_row(self):
@@ -118,6 +130,8 @@ class EveryType(unittest.TestCase):
             self.assertEqual((summary["rows_read"], summary["rows_committed"]), (rows.COUNT, rows.COUNT))
 
     def test_query_reads_every_value(self):
+        pages = world.client.query(f"SELECT id FROM `{self.before}`").result(page_size=400).pages
+        self.assertEqual([page.num_items for page in pages], [400] * 6 + [100])
         world.assert_rows(self, world.by_query(self.before, page_size=400), self.expected)
 
     def test_list_rows_reads_every_value_page_by_page(self):

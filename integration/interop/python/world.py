@@ -1,11 +1,14 @@
-"""What the tests share: Google's client on the emulator, the tool as a process, and values compared with their types."""
+"""What the tests share: Google's clients on the emulator, the tool as a process, and values compared with their types."""
 
 import json
 import pathlib
 import subprocess
 
+import grpc
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import bigquery
+from google.cloud.bigquery_storage_v1 import BigQueryWriteClient
+from google.cloud.bigquery_storage_v1.services.big_query_write.transports import BigQueryWriteGrpcTransport
 
 PROJECT = "demo"
 EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples"
@@ -14,21 +17,26 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples"
 RUN_LIMIT = 120
 
 client = None
+write_client = None
 work = None
 _endpoints = None
 _tool = None
 
 
-def open(grpc, http, tool, folder):
-    """Sets the module's variables; called once, before the tests are loaded."""
-    global client, work, _endpoints, _tool
+def connect(write, http, tool, folder):
+    """Sets the module's variables, before the tests are loaded. `write` and `http` are the addresses of the emulator's
+    Storage Write and REST APIs."""
+    global client, write_client, work, _endpoints, _tool
     client = bigquery.Client(
         project=PROJECT,
         credentials=AnonymousCredentials(),
         client_options={"api_endpoint": f"http://{http}"},
     )
+    write_client = BigQueryWriteClient(
+        transport=BigQueryWriteGrpcTransport(channel=grpc.insecure_channel(write))
+    )
     work = folder
-    _endpoints = f"'endpoint.grpc' = 'http://{grpc}', 'endpoint.http' = 'http://{http}'"
+    _endpoints = f"'endpoint.grpc' = 'http://{write}', 'endpoint.http' = 'http://{http}'"
     _tool = tool
 
 
@@ -42,6 +50,7 @@ def run_pipeline(name, sql, *arguments):
     file.write_text(sql.replace(in_process, _endpoints))
     done = subprocess.run(
         [_tool, "run", file, "--json", *arguments],
+        check=False,
         capture_output=True,
         text=True,
         timeout=RUN_LIMIT,
