@@ -127,10 +127,10 @@ pub(crate) struct QueryArguments {
     /// The project that runs the query.
     #[arg(long, default_value = "demo")]
     pub(crate) project: String,
-    /// One JSON object per row.
+    /// One JSON object per row: INT64 and FLOAT64 as numbers, NUMERIC as text, since readers would take it for a double.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Comma-separated values with a header.
+    /// Comma-separated values with a header; NULL is an empty field, an empty text is "", arrays and structs are JSON.
     #[arg(long)]
     pub(crate) csv: bool,
 }

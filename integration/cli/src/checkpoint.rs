@@ -106,7 +106,19 @@ async fn read(state_dir: &str) -> Result<Vec<CheckpointInfo>, Failure> {
     };
     let location = StoreLocation::parse(state_dir).map_err(failed)?;
     let store = Store::open_existing(&location).map_err(failed)?;
-    store.list().await.map_err(failed)
+    let mut checkpoints = store.list().await.map_err(failed)?;
+    let unreadable = |info: &CheckpointInfo| info.manifest.is_err();
+    if checkpoints.iter().any(unreadable) {
+        // A host may delete an old checkpoint while it is being read. Damage is what is there a second time.
+        let before: Vec<String> = checkpoints
+            .into_iter()
+            .filter(unreadable)
+            .map(|info| info.file)
+            .collect();
+        checkpoints = store.list().await.map_err(failed)?;
+        checkpoints.retain(|info| !unreadable(info) || before.contains(&info.file));
+    }
+    Ok(checkpoints)
 }
 
 /// The newest lineage's, and the complete one if a broken attempt left another of the same number.

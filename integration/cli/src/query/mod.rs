@@ -196,7 +196,7 @@ fn failed(endpoint: &Endpoint, error: &Error) -> Failure {
         return Failure::running(format!("{endpoint} answered {code}: {message}"));
     }
     if error.is_authentication() {
-        return Failure::running(format!("no credentials for {endpoint}")).because(error);
+        return Failure::running(format!("no credentials for {endpoint}: {}", innermost(error)));
     }
     if let Some(code) = error.http_status_code() {
         let hint = "is that BigQuery's REST API? --http says where it is";
@@ -207,13 +207,19 @@ fn failed(endpoint: &Endpoint, error: &Error) -> Failure {
     if error.is_timeout() || error.is_deserialization() {
         return Failure::running(format!("{endpoint} did not answer as BigQuery does")).because(error);
     }
+    Failure::running(format!(
+        "cannot reach {endpoint}: {}; 'arroyo-bigquery emulator' starts an emulator, --http says where one is",
+        innermost(error)
+    ))
+}
+
+/// What went wrong at the bottom; the client's own words above it say less.
+fn innermost(error: &Error) -> &dyn std::error::Error {
     let mut cause: &dyn std::error::Error = error;
     while let Some(source) = cause.source() {
         cause = source;
     }
-    Failure::running(format!(
-        "cannot reach {endpoint}: {cause}; 'arroyo-bigquery emulator' starts an emulator, --http says where one is"
-    ))
+    cause
 }
 
 /// Rows in the form that was asked for. Lines are printed as pages come; a table needs all rows for its widths.

@@ -1,14 +1,15 @@
 //! `check`, `query` and `checkpoint`: what they print.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use bigquery_sink_pipeline::store::CheckpointInfo;
 use bigquery_write_emulator::Emulator;
 use serde_json::{Value, json};
 
-use crate::support::{World, tool};
+use crate::support::{World, finish, signal, summary, tool};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -163,6 +164,20 @@ async fn a_query_that_fails_says_why_with_its_exit_code() {
     let scheme =
         "error: --http: 'ftp' is neither http nor https; give host:port, http://host:port or https://host\n";
     assert_eq!(elsewhere("ftp://127.0.0.1").await, error(2, scheme));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_are_looked_for_with_https_only() {
+    let world = World::new(0, "{}").await;
+    let mut plain = query(&world.emulator, &["--csv"], "SELECT 1 AS one");
+    plain.env("GOOGLE_APPLICATION_CREDENTIALS", "/absent/key.json");
+    assert_eq!(output(plain).await, ok("one\n1\n"));
+    let mut secure = tool();
+    secure.args(["query", "--http", "https://127.0.0.1:1", "SELECT 1"]);
+    secure.env("GOOGLE_APPLICATION_CREDENTIALS", "/absent/key.json");
+    let absent = "error: no credentials for https://127.0.0.1:1: cannot read the key file '/absent/key.json': No such file or directory \
+                  (os error 2)\n";
+    assert_eq!(output(secure).await, error(1, absent));
 }
 
 fn check(file: &Path) -> Command {
@@ -448,6 +463,21 @@ async fn a_damaged_checkpoint_is_listed_with_the_others_and_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_state_directory_is_looked_at_while_a_run_holds_it() {
+    let world = World::new(100_000, "{}").await;
+    let mut run = world.run(&["--source-rate", "1000"]);
+    let child = run.spawn().unwrap();
+    while world.checkpoints().await.len() < 3 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let (code, stdout, stderr) = output(checkpoint(&["list", "--json"], &world)).await;
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    assert!(stdout.lines().count() >= 3, "{stdout}");
+    signal(&child, "TERM");
+    summary(&finish(child, LIMIT).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_state_directory_that_is_none_or_lacks_the_checkpoint_is_wrong_usage() {
     let world = World::new(0, "{}").await;
     let missing = format!(
@@ -471,16 +501,27 @@ async fn a_state_directory_that_is_none_or_lacks_the_checkpoint_is_wrong_usage()
     );
 }
 
-/// The emulator as a process of its own: a query over its announced address.
+/// Ends with the test, however that ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended by itself if all went well.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_emulator_of_its_own_announces_where_it_answers() {
-    use std::io::{BufRead as _, BufReader};
-    let mut child = tool()
+    let child = tool()
         .args(["emulator", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"])
         .stdout(Stdio::piped())
+        .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut emulator = Running(child);
+    let mut lines = BufReader::new(emulator.0.stdout.take().unwrap()).lines();
     let grpc = lines.next().unwrap().unwrap();
     assert!(grpc.starts_with("Storage Write API  http://127.0.0.1:"), "{grpc}");
     let http = lines.next().unwrap().unwrap();
@@ -494,6 +535,6 @@ async fn an_emulator_of_its_own_announces_where_it_answers() {
         "SELECT 1 AS one, 'a' AS letter",
     ]);
     assert_eq!(output(command).await, ok("{\"one\":1,\"letter\":\"a\"}\n"));
-    crate::support::signal(&child, "TERM");
-    assert!(child.wait().unwrap().success());
+    signal(&emulator.0, "TERM");
+    assert!(emulator.0.wait().unwrap().success());
 }
