@@ -77,7 +77,11 @@ impl CommitList {
     /// Rows that become visible.
     #[must_use]
     pub fn rows(&self) -> RowCount {
-        RowCount(self.0.iter().map(|info| info.rows().0).sum())
+        RowCount(
+            self.0
+                .iter()
+                .fold(0, |rows, info| rows.saturating_add(info.rows().0)),
+        )
     }
 
     /// The bytes a host keeps.

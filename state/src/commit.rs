@@ -4,16 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::checkpoint::BigQueryCommitInfo;
-use crate::fault::{Fault, Phase, Reaction, classify};
+use crate::fault::{Code, Fault, Phase, Place, Reaction, classify};
 use crate::ids::{Epoch, FlushId, Micros, NextOffset, RowCount, StreamName};
-use crate::io::{Command, Failure, FailureKind, Limits, Notice, Unprovable};
+use crate::io::{Command, Failure, FailureKind, Notice, Unprovable};
 use crate::open_stream::Shared;
-use crate::trouble::{Budget, Class, Trouble};
-
-/// A stale end passes within seconds (write-api.md 2.7); rows that are lost stay lost.
-const BEYOND_END: Duration = Duration::from_secs(30);
-/// What BigQuery says of permissions it changed just now passes within a minute.
-const FAIL_SOON: Duration = Duration::from_secs(60);
+use crate::trouble::{Next, Over, Patience};
 
 /// The flushes of one commit, or of the end of data. Stages run one after the other; the flushes of one stage together.
 #[derive(Debug)]
@@ -28,15 +23,19 @@ pub(crate) struct CommitRun {
 #[derive(Debug)]
 struct Flush {
     info: BigQueryCommitInfo,
-    trouble: Trouble,
-    refreshed: bool,
+    patience: Patience,
     /// `None`: an answer is due.
     again_at: Option<Micros>,
 }
 
 impl CommitRun {
     pub(crate) fn new(epoch: Option<Epoch>, stages: Vec<Vec<BigQueryCommitInfo>>) -> Self {
-        let rows = RowCount(stages.iter().flatten().map(|info| info.rows().0).sum());
+        let rows = RowCount(
+            stages
+                .iter()
+                .flatten()
+                .fold(0_u64, |rows, info| rows.saturating_add(info.rows().0)),
+        );
         Self {
             epoch,
             rows,
@@ -63,8 +62,7 @@ impl CommitRun {
                 *next_flush += 1;
                 let flush = Flush {
                     info,
-                    trouble: Trouble::default(),
-                    refreshed: false,
+                    patience: Patience::default(),
                     again_at: Some(shared.now),
                 };
                 self.flushes.insert(FlushId(*next_flush), flush);
@@ -97,8 +95,16 @@ impl CommitRun {
         if u64::try_from(offset).is_ok_and(|answered| answered >= asked.0) {
             return Ok(self.done(id));
         }
-        let message = format!("the flush was answered with offset {offset} where {asked} was asked");
-        self.retry(id, Budget::new(Class::StaleEnd, BEYOND_END), &message, shared)
+        // As good as an end beyond which the rows lie.
+        let short = Fault {
+            code: Code::OutOfRange,
+            storage_code: None,
+            place: Place::RpcEnd,
+            expected_offset: None,
+            row_errors: Vec::new(),
+            message: format!("the flush was answered with offset {offset} where {asked} was asked"),
+        };
+        self.failed(id, &short, shared)
     }
 
     /// A refusal. Returns what is visible all the same.
@@ -108,51 +114,40 @@ impl CommitRun {
         fault: &Fault,
         shared: &mut Shared,
     ) -> Result<Option<(StreamName, NextOffset)>, Failure> {
-        let Some(flush) = self.flushes.get_mut(&id) else {
-            return Ok(None);
-        };
         let verdict = classify(Phase::Flush, fault);
-        let text = format!("{fault} ({})", verdict.reason);
-        let limits = &shared.limits;
-        let budget = match verdict.reaction {
-            Reaction::Success => {
-                shared.notice(Notice::AlreadyFlushed);
-                return Ok(self.done(id));
-            }
-            Reaction::RefreshCredentials if !flush.refreshed => {
-                flush.refreshed = true;
-                flush.again_at = Some(shared.now);
-                shared.emit(Command::RefreshCredentials);
-                return Ok(None);
-            }
-            Reaction::OffsetBeyondEnd => Budget::new(Class::StaleEnd, BEYOND_END),
-            Reaction::FailSoon => Budget::new(Class::FailSoon, FAIL_SOON),
-            Reaction::BackOff => Budget::new(Class::Quota, limits.quota_timeout.min(limits.commit_timeout)),
-            Reaction::Resend => Budget::new(Class::Passing, limits.commit_timeout),
-            Reaction::MaybeGone => Budget::new(Class::MaybeGone, limits.commit_timeout),
-            _ => return self.unprovable(id, &text, shared),
-        };
-        self.retry(id, budget, &text, shared)
-    }
-
-    fn retry(
-        &mut self,
-        id: FlushId,
-        budget: Budget,
-        text: &str,
-        shared: &mut Shared,
-    ) -> Result<Option<(StreamName, NextOffset)>, Failure> {
+        if verdict.reaction == Reaction::Success {
+            shared.notice(Notice::AlreadyFlushed);
+            return Ok(self.done(id));
+        }
         let salt = shared.salt.wrapping_add(id.0);
         let Some(flush) = self.flushes.get_mut(&id) else {
             return Ok(None);
         };
-        match flush.trouble.next_pause(budget, shared.now, salt) {
-            Some(pause) => {
-                flush.again_at = Some(shared.now.after(pause));
-                Ok(None)
-            }
-            None => self.unprovable(id, text, shared),
-        }
+        let pause =
+            match flush
+                .patience
+                .next(Phase::Flush, verdict.reaction, &shared.limits, shared.now, salt)
+            {
+                Next::Retry(pause) => pause,
+                Next::Refresh => {
+                    shared.emit(Command::RefreshCredentials);
+                    Duration::ZERO
+                }
+                Next::Over(over) => {
+                    let text = format!("{fault} ({})", verdict.reason);
+                    return match over {
+                        Over::Gone => self.unprovable(id, &text, shared),
+                        // The rows can still be flushed: nothing to decide yet, and the commit is replayed.
+                        Over::Restart | Over::User => Err(unfinished(self.epoch, &flush.info, over, &text)),
+                    };
+                }
+            };
+        flush.again_at = Some(shared.now.after(pause));
+        shared.notice(Notice::Retry {
+            fault: fault.clone(),
+            pause,
+        });
+        Ok(None)
     }
 
     fn done(&mut self, id: FlushId) -> Option<(StreamName, NextOffset)> {
@@ -172,7 +167,7 @@ impl CommitRun {
         };
         let info = &flush.info;
         let lost = match shared.limits.unprovable {
-            Unprovable::Fail => return Err(unprovable_failure(self.epoch, info, text, &shared.limits)),
+            Unprovable::Fail => return Err(unprovable_failure(self.epoch, info, text)),
             Unprovable::AssumeVisible => false,
             Unprovable::AcceptLoss => true,
         };
@@ -187,22 +182,38 @@ impl CommitRun {
     }
 }
 
-fn unprovable_failure(
-    epoch: Option<Epoch>,
-    info: &BigQueryCommitInfo,
-    text: &str,
-    limits: &Limits,
-) -> Failure {
-    let of = epoch.map_or_else(|| "the end of data".into(), |epoch| format!("checkpoint {epoch}"));
+/// "checkpoint 3", for messages.
+fn of(epoch: Option<Epoch>) -> String {
+    epoch.map_or_else(|| "the end of data".into(), |epoch| format!("checkpoint {epoch}"))
+}
+
+fn unfinished(epoch: Option<Epoch>, info: &BigQueryCommitInfo, over: Over, text: &str) -> Failure {
+    let (kind, next) = match over {
+        Over::User => (FailureKind::User, "mend it and start again"),
+        Over::Restart | Over::Gone => (FailureKind::Restart, "the job restarts from its checkpoint"),
+    };
+    Failure {
+        kind,
+        message: format!(
+            "flushing rows {} to {} of stream {} for {} failed: {text}; {next} and the commit is repeated",
+            info.from_offset,
+            info.flush_offset,
+            info.stream,
+            of(epoch)
+        ),
+    }
+}
+
+fn unprovable_failure(epoch: Option<Epoch>, info: &BigQueryCommitInfo, text: &str) -> Failure {
     Failure {
         kind: FailureKind::Unprovable,
         message: format!(
-            "rows {} to {} of stream {} cannot be shown to be visible for {of}, after up to {} s: {text}. \
+            "rows {} to {} of stream {} cannot be shown to be visible for {}: {text}. \
              Look at the table: if the rows are there, run once with commit.unprovable = 'assume_visible'; if they are not, with 'accept_loss'",
             info.from_offset,
             info.flush_offset,
             info.stream,
-            limits.commit_timeout.as_secs()
+            of(epoch)
         ),
     }
 }

@@ -25,6 +25,9 @@ use crate::ledger::Batch;
 use crate::open_stream::Shared;
 use crate::rate::AckRate;
 
+/// Checkpoints that may wait for their commit: a host completes N+1 only after N is confirmed, so two are already many.
+const MOST_UNCOMMITTED: usize = 8;
+
 /// The protocol of one subtask in one incarnation.
 #[derive(Debug)]
 pub struct Core {
@@ -42,6 +45,8 @@ pub struct Core {
     run: Option<CommitRun>,
     next_flush: u64,
     phase: LifePhase,
+    /// Something was told: a restore comes before everything else.
+    begun: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +97,7 @@ impl Core {
             run: None,
             next_flush: 0,
             phase: LifePhase::Running,
+            begun: false,
             config,
         }
     }
@@ -151,8 +157,13 @@ impl Core {
     }
 
     fn take(&mut self, input: Input) -> Result<(), Failure> {
+        let begun = std::mem::replace(&mut self.begun, true);
         match input {
-            Input::Restored { union, replay } => self.restore(&union, replay),
+            Input::Restored { .. } if begun => Err(host("state was restored after the start")),
+            Input::Restored { union, replay } => {
+                self.restore(&union, replay);
+                Ok(())
+            }
             Input::Batch { id, rows, bytes } => self.batch(Batch { id, rows, bytes }),
             Input::Barrier { epoch } => self.open_barrier(epoch),
             Input::StreamCreated { lane, stream } => {
@@ -208,7 +219,7 @@ impl Core {
         if drained && let Some(epoch) = self.barrier.take() {
             self.prepare(epoch);
         }
-        if drained && self.phase == LifePhase::Draining {
+        if drained && self.run.is_none() && self.phase == LifePhase::Draining {
             self.flush_everything();
         }
         if let Some(run) = &mut self.run
@@ -266,6 +277,14 @@ impl Core {
                 "barrier {epoch} came out of order, after {newest:?}"
             )));
         }
+        if self.phase != LifePhase::Running {
+            return Err(host(&format!("barrier {epoch} came after the end of data")));
+        }
+        if self.uncommitted().count() >= MOST_UNCOMMITTED {
+            return Err(host(&format!(
+                "barrier {epoch} came while {MOST_UNCOMMITTED} older checkpoints wait for their commit"
+            )));
+        }
         self.barrier = Some(epoch);
         Ok(())
     }
@@ -305,37 +324,50 @@ impl Core {
                 "commit {epoch} came while another one is under way"
             )));
         }
-        self.check_commit(epoch, entries)?;
-        let flushes: Vec<BigQueryCommitInfo> = entries
-            .iter()
-            .filter(|(subtask, _)| subtask.0 % self.config.parallelism == self.config.subtask.0)
-            .flat_map(|(_, list)| list.0.iter().cloned())
-            .collect();
+        let flushes = self.flushes_of(epoch, entries)?;
         self.run = Some(CommitRun::new(Some(epoch), vec![flushes]));
         Ok(())
     }
 
     /// Nothing is flushed that is not what a checkpoint of ours, or the restored one, says (invariants 1 and 10).
-    fn check_commit(
+    fn flushes_of(
         &self,
         epoch: Epoch,
         entries: &BTreeMap<SubtaskIndex, CommitList>,
-    ) -> Result<(), Failure> {
-        if let Some(own) = self.prepared.get(&epoch) {
-            return match entries.get(&self.config.subtask) {
-                Some(entry) if entry == own => Ok(()),
-                Some(_) => Err(host(&format!(
-                    "commit {epoch} names other rows for subtask {} than it prepared; another incarnation wrote one of them",
-                    self.config.subtask
-                ))),
-                None => Err(host(&format!(
-                    "commit {epoch} has no entry for subtask {}",
-                    self.config.subtask
-                ))),
-            };
+    ) -> Result<Vec<BigQueryCommitInfo>, Failure> {
+        let Some(own) = self.prepared.get(&epoch) else {
+            return self.replayed(epoch, entries);
+        };
+        let subtask = self.config.subtask;
+        if entries.get(&subtask).is_none_or(|entry| entry != own) {
+            return Err(host(&format!(
+                "commit {epoch} names other rows for subtask {subtask} than it prepared; another incarnation wrote one of them"
+            )));
+        }
+        if let Some((older, _)) = self.uncommitted().find(|(older, _)| **older < epoch) {
+            return Err(host(&format!(
+                "commit {epoch} came before the commit of checkpoint {older}"
+            )));
         }
         match &self.restored {
-            Some(restored) if restored.epoch == epoch && restored.commits == *entries => Ok(()),
+            Some(restored) if restored.replay == Replay::Expected => Err(host(&format!(
+                "commit {epoch} came before the replayed commit of checkpoint {}",
+                restored.epoch
+            ))),
+            _ => Ok(own.0.clone()),
+        }
+    }
+
+    /// The restored checkpoint's commit: old entry `i` is flushed by subtask `i % parallelism`.
+    fn replayed(
+        &self,
+        epoch: Epoch,
+        entries: &BTreeMap<SubtaskIndex, CommitList>,
+    ) -> Result<Vec<BigQueryCommitInfo>, Failure> {
+        match &self.restored {
+            Some(restored) if restored.epoch == epoch && restored.commits == *entries => {
+                Ok(self.share_of(restored))
+            }
             Some(restored) if restored.epoch == epoch => Err(host(&format!(
                 "the replayed commit {epoch} differs from the restored state's copy for {}; another incarnation wrote one of them",
                 differing(&restored.commits, entries)
@@ -344,6 +376,22 @@ impl Core {
                 "commit {epoch} belongs to no checkpoint this subtask prepared or restored"
             ))),
         }
+    }
+
+    fn share_of(&self, restored: &RestoredEpoch) -> Vec<BigQueryCommitInfo> {
+        let (subtask, parallelism) = (self.config.subtask.0, self.config.parallelism);
+        let ours = restored
+            .commits
+            .iter()
+            .filter(|(old, _)| old.0 % parallelism == subtask);
+        ours.flat_map(|(_, list)| list.0.iter().cloned()).collect()
+    }
+
+    /// Own checkpoints whose commit has not come.
+    fn uncommitted(&self) -> impl Iterator<Item = (&Epoch, &CommitList)> {
+        self.prepared
+            .iter()
+            .filter(|(epoch, _)| Some(**epoch) > self.last_committed)
     }
 
     fn note_visible(&mut self, visible: Option<(StreamName, NextOffset)>) {
@@ -367,7 +415,7 @@ impl Core {
             self.prepared.retain(|prepared, _| *prepared >= epoch);
         }
         if let Some(restored) = &mut self.restored {
-            // A commit of ours comes only after the restored one was confirmed.
+            // This was the replay, or a commit of ours, which comes only after the restored one was confirmed.
             restored.replay = Replay::Confirmed;
         }
         self.shared.emit(Command::Committed {
@@ -378,16 +426,10 @@ impl Core {
 
     // Restore and end.
 
-    fn restore(&mut self, union: &RestoredUnion, replay: Replay) -> Result<(), Failure> {
-        let fresh =
-            self.restored.is_none() && self.last_epoch.is_none() && self.lanes.iter().all(Lane::is_drained);
-        if !fresh || self.barrier.is_some() {
-            return Err(host("state was restored after the start"));
-        }
+    fn restore(&mut self, union: &RestoredUnion, replay: Replay) {
         // The old streams are never appended to again (invariant 2): nothing of them enters the lanes.
-        self.incarnation = self
-            .incarnation
-            .max(Incarnation(union.newest_incarnation().0 + 1));
+        let next = Incarnation(union.newest_incarnation().0.saturating_add(1));
+        self.incarnation = self.incarnation.max(next);
         let commits = union
             .commits()
             .map(|(subtask, list)| (subtask, list.clone()))
@@ -397,7 +439,6 @@ impl Core {
             commits,
             replay,
         });
-        Ok(())
     }
 
     /// The named exception of invariant 1: the restored list if its replay has not come, own prepared epochs, the tail.
@@ -408,17 +449,9 @@ impl Core {
             .as_ref()
             .filter(|restored| restored.replay != Replay::Confirmed)
         {
-            let ours = restored
-                .commits
-                .iter()
-                .filter(|(i, _)| i.0 % self.config.parallelism == self.config.subtask.0);
-            stages.push(ours.flat_map(|(_, list)| list.0.iter().cloned()).collect());
+            stages.push(self.share_of(restored));
         }
-        let open = self
-            .prepared
-            .iter()
-            .filter(|(epoch, _)| Some(**epoch) > self.last_committed);
-        stages.extend(open.map(|(_, list)| list.0.clone()));
+        stages.extend(self.uncommitted().map(|(_, list)| list.0.clone()));
         let snapshots: Vec<Snapshot> = self.lanes.iter_mut().flat_map(Lane::snapshot).collect();
         stages.push(commit_list(&snapshots).0);
         self.phase = LifePhase::Flushing;

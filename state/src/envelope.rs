@@ -200,7 +200,12 @@ pub fn encode<T: Encode>(kind: Kind, version: u16, value: &T) -> Vec<u8> {
 /// # Errors
 /// As [`open`], and for a payload that is not a whole `T`.
 pub fn decode<T: Decode<()>>(kind: Kind, version: u16, bytes: &[u8]) -> Result<T, EnvelopeError> {
-    let (_, payload) = open(kind, version, bytes)?;
+    let (found, payload) = open(kind, version, bytes)?;
+    if found != version {
+        return Err(EnvelopeError::Undecodable(format!(
+            "version {found} was never released"
+        )));
+    }
     let (value, used) = bincode::decode_from_slice::<T, _>(payload, configuration())
         .map_err(|error| EnvelopeError::Undecodable(error.to_string()))?;
     if used != payload.len() {

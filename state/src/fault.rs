@@ -169,35 +169,35 @@ pub enum Reaction {
     OffsetTaken,
     /// The offset is beyond the end: echo, stale end or loss (invariant 6).
     OffsetBeyondEnd,
-    /// Send the same again on this connection, after a pause.
+    /// Send the same again, after a pause. It may have been applied: the resend may meet its own rows.
     Resend,
     /// Open a new connection and send what is unanswered again.
     Reconnect,
+    /// As `Reconnect`, for minutes: BigQuery has not noticed a column yet, or the table lacks it.
+    SchemaLag,
     /// A quota: the same again after a longer pause, for minutes.
     BackOff,
     /// Maybe not yet or no longer there: try for a while, then take it as gone.
     MaybeGone,
-    /// The stream is over for good.
+    /// The stream is over, for good or for us.
     Gone,
-    /// Leave the stream: it can still be flushed, but is not ours to append to.
-    LeaveStream,
     /// Rows are bad; the good ones of the request were not taken either.
     RejectRows,
     /// Get a new token, once.
     RefreshCredentials,
     /// Try for a short while, since BigQuery says this of things it just made, then fail for good.
     FailSoon,
+    /// No retry helps here; a restart may.
+    Restart,
     /// No retry and no restart helps.
     FailForGood,
 }
 
-/// A reaction, whether the request may have been applied all the same, and why.
+/// A reaction and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// What to do.
     pub reaction: Reaction,
-    /// The request may have been applied: its resend may meet its own rows.
-    pub in_doubt: bool,
     /// Why, with the source.
     pub reason: &'static str,
 }
@@ -206,30 +206,25 @@ pub struct Verdict {
 #[derive(Debug)]
 pub struct Rule {
     phases: &'static [Phase],
+    /// Empty: any.
+    codes: &'static [Code],
     place: Option<Place>,
-    code: Code,
     storage_code: Option<StorageCode>,
-    row_errors: Option<bool>,
+    needs_row_errors: bool,
     verdict: Verdict,
 }
 
 impl Rule {
-    /// What it decides.
+    /// Whether it is about this fault.
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
-        self.verdict
-    }
-
-    fn fits(&self, phase: Phase, fault: &Fault) -> bool {
+    pub fn fits(&self, phase: Phase, fault: &Fault) -> bool {
         self.phases.contains(&phase)
+            && (self.codes.is_empty() || self.codes.contains(&fault.code))
             && self.place.is_none_or(|place| place == fault.place)
-            && self.code == fault.code
             && self
                 .storage_code
                 .is_none_or(|code| fault.storage_code == Some(code))
-            && self
-                .row_errors
-                .is_none_or(|rows| rows != fault.row_errors.is_empty())
+            && !(self.needs_row_errors && fault.row_errors.is_empty())
     }
 }
 
@@ -240,41 +235,54 @@ pub fn classify(phase: Phase, fault: &Fault) -> Verdict {
     rule.map_or(UNLISTED, |rule| rule.verdict)
 }
 
-const UNLISTED: Verdict = verdict(
-    Reaction::FailForGood,
-    false,
-    "the server uses this code for nothing that a retry mends",
-);
+const UNLISTED: Verdict = Verdict {
+    reaction: Reaction::FailForGood,
+    reason: "the server uses this code for nothing that a retry mends",
+};
 
-const ALL: &[Phase] = &[Phase::Create, Phase::Append, Phase::Flush];
-const CREATE: &[Phase] = &[Phase::Create];
-const APPEND: &[Phase] = &[Phase::Append];
-const FLUSH: &[Phase] = &[Phase::Flush];
-const CREATE_AND_FLUSH: &[Phase] = &[Phase::Create, Phase::Flush];
+use Code as C;
+use Phase::{Append, Create, Flush};
+use Reaction as R;
+use StorageCode as S;
 
-const fn verdict(reaction: Reaction, in_doubt: bool, reason: &'static str) -> Verdict {
-    Verdict {
-        reaction,
-        in_doubt,
-        reason,
-    }
-}
+const ALL: &[Phase] = &[Create, Append, Flush];
+/// Faults that pass: of the server, the network, or a deadline.
+const PASSING: &[Code] = &[
+    C::Aborted,
+    C::Unavailable,
+    C::Internal,
+    C::Unknown,
+    C::Cancelled,
+    C::DeadlineExceeded,
+];
 
 const fn rule(
     phases: &'static [Phase],
-    code: Code,
+    codes: &'static [Code],
     reaction: Reaction,
-    in_doubt: bool,
     reason: &'static str,
 ) -> Rule {
+    let verdict = Verdict { reaction, reason };
     Rule {
         phases,
+        codes,
         place: None,
-        code,
         storage_code: None,
-        row_errors: None,
-        verdict: verdict(reaction, in_doubt, reason),
+        needs_row_errors: false,
+        verdict,
     }
+}
+
+/// BigQuery's own code decides whatever gRPC code it comes with.
+const fn storage(
+    phases: &'static [Phase],
+    code: StorageCode,
+    reaction: Reaction,
+    reason: &'static str,
+) -> Rule {
+    let mut rule = rule(phases, &[], reaction, reason);
+    rule.storage_code = Some(code);
+    rule
 }
 
 const fn at(place: Place, mut rule: Rule) -> Rule {
@@ -282,365 +290,141 @@ const fn at(place: Place, mut rule: Rule) -> Rule {
     rule
 }
 
-const fn with_storage(code: StorageCode, mut rule: Rule) -> Rule {
-    rule.storage_code = Some(code);
+const fn with_row_errors(mut rule: Rule) -> Rule {
+    rule.needs_row_errors = true;
     rule
 }
 
-const fn with_rows(mut rule: Rule) -> Rule {
-    rule.row_errors = Some(true);
-    rule
-}
-
-use Place::{InBand, RpcEnd};
-use Reaction as R;
-use StorageCode as S;
-
-/// The table. In doubt is what may have been applied: every loss, and every answer that does not say that it was refused.
+/// The table (write-api.md 3.2 and 3.4).
 pub static RULES: &[Rule] = &[
-    // Offsets (write-api.md 2.1, 2.2, 3.4).
-    rule(
-        APPEND,
-        Code::AlreadyExists,
+    storage(
+        &[Append],
+        S::OffsetAlreadyExists,
         R::OffsetTaken,
-        false,
+        "the offset is below the stream's end",
+    ),
+    storage(
+        &[Append, Flush],
+        S::OffsetOutOfRange,
+        R::OffsetBeyondEnd,
+        "the offset is beyond the stream's end",
+    ),
+    storage(
+        ALL,
+        S::StreamFinalized,
+        R::Gone,
+        "a finalized stream takes neither rows nor flushes (write-api.md 2.2)",
+    ),
+    storage(
+        &[Append],
+        S::SchemaMismatchExtraFields,
+        R::SchemaLag,
+        "the table lacks a column, or BigQuery has not noticed it yet, which takes minutes (write-api.md 7.3)",
+    ),
+    storage(
+        ALL,
+        S::KmsServiceError,
+        R::Resend,
+        "the key service failed, which passes (write-api.md 3.2)",
+    ),
+    rule(
+        &[Append],
+        &[C::AlreadyExists],
+        R::OffsetTaken,
         "the offset is below the stream's end",
     ),
     rule(
-        APPEND,
-        Code::OutOfRange,
+        &[Append, Flush],
+        &[C::OutOfRange],
         R::OffsetBeyondEnd,
-        false,
         "the offset is beyond the stream's end",
     ),
     rule(
-        FLUSH,
-        Code::AlreadyExists,
+        &[Flush],
+        &[C::AlreadyExists],
         R::Success,
-        false,
         "already flushed (Beam's committer relies on it, write-api.md 2.2)",
     ),
     rule(
-        FLUSH,
-        Code::OutOfRange,
-        R::OffsetBeyondEnd,
-        false,
-        "the flush target is beyond the stream's end",
-    ),
-    // Streams that are over, or not ours any more.
-    with_storage(
-        S::StreamFinalized,
-        rule(
-            ALL,
-            Code::InvalidArgument,
-            R::Gone,
-            false,
-            "a finalized stream takes neither rows nor flushes (write-api.md 2.2)",
-        ),
-    ),
-    rule(
-        FLUSH,
-        Code::InvalidArgument,
+        &[Flush],
+        &[C::InvalidArgument],
         R::Gone,
-        false,
         "a finalized stream refuses every flush (write-api.md 2.2)",
     ),
-    with_storage(
-        S::TableNotFound,
-        rule(
-            CREATE,
-            Code::NotFound,
-            R::FailSoon,
-            false,
-            "the table is not there, or was made just now (write-api.md 3.4)",
-        ),
-    ),
     rule(
-        CREATE,
-        Code::NotFound,
+        &[Create],
+        &[C::NotFound],
         R::FailSoon,
-        false,
         "the table is not there, or was made just now (write-api.md 3.4)",
     ),
     rule(
-        APPEND,
-        Code::NotFound,
+        &[Append, Flush],
+        &[C::NotFound],
         R::MaybeGone,
-        false,
         "the stream is gone, or the routing is stale (write-api.md 3.4)",
     ),
     rule(
-        FLUSH,
-        Code::NotFound,
-        R::MaybeGone,
-        false,
-        "the stream is gone, or the routing is stale (write-api.md 3.4)",
+        &[Append],
+        &[C::FailedPrecondition],
+        R::Gone,
+        "another connection took the stream, or the service ended it (write-api.md 2.6)",
     ),
     rule(
-        APPEND,
-        Code::FailedPrecondition,
-        R::LeaveStream,
-        true,
-        "another connection took the stream (write-api.md 2.6)",
-    ),
-    rule(
-        CREATE_AND_FLUSH,
-        Code::FailedPrecondition,
+        &[Create, Flush],
+        &[C::FailedPrecondition],
         R::Resend,
-        true,
         "no cause is known; the call can be repeated",
     ),
-    // Rows and requests that are wrong.
-    with_rows(rule(
-        APPEND,
-        Code::InvalidArgument,
+    with_row_errors(rule(
+        &[Append],
+        &[C::InvalidArgument],
         R::RejectRows,
-        false,
         "rows of the request are bad (write-api.md 3.5)",
     )),
-    with_storage(
-        S::SchemaMismatchExtraFields,
-        rule(
-            APPEND,
-            Code::InvalidArgument,
-            R::Reconnect,
-            false,
-            "the table lacks a column, or BigQuery has not noticed it yet, which takes minutes (write-api.md 7.3)",
-        ),
-    ),
-    with_storage(
-        S::KmsServiceError,
-        rule(
-            ALL,
-            Code::InvalidArgument,
-            R::Resend,
-            true,
-            "the key service failed, which passes (write-api.md 3.2)",
-        ),
-    ),
-    at(
-        InBand,
-        rule(
-            APPEND,
-            Code::InvalidArgument,
-            R::FailForGood,
-            false,
-            "the request is wrong",
-        ),
-    ),
-    at(
-        RpcEnd,
-        rule(
-            APPEND,
-            Code::InvalidArgument,
-            R::FailForGood,
-            false,
-            "the request is wrong",
-        ),
-    ),
     rule(
-        CREATE,
-        Code::InvalidArgument,
+        &[Create, Append],
+        &[C::InvalidArgument],
         R::FailForGood,
-        false,
         "the request is wrong",
     ),
-    // Quotas: a throughput bucket can take ten minutes to refill (write-api.md 3.4).
-    rule(
-        ALL,
-        Code::ResourceExhausted,
-        R::BackOff,
-        false,
-        "a quota is used up",
-    ),
-    // Passing faults of an append that was answered.
+    // A throughput bucket can take ten minutes to refill (write-api.md 3.4).
+    rule(ALL, &[C::ResourceExhausted], R::BackOff, "a quota is used up"),
+    // Idle close, restart, drain, a broken wire (write-api.md 3.6).
     at(
-        InBand,
+        Place::RpcEnd,
         rule(
-            APPEND,
-            Code::Aborted,
-            R::Resend,
-            true,
-            "a passing fault, or an echo of an earlier one",
-        ),
-    ),
-    at(
-        InBand,
-        rule(
-            APPEND,
-            Code::Unavailable,
-            R::Resend,
-            true,
-            "the server is overloaded or draining",
-        ),
-    ),
-    at(
-        InBand,
-        rule(
-            APPEND,
-            Code::Internal,
-            R::Resend,
-            true,
-            "a passing fault of the server",
-        ),
-    ),
-    at(
-        InBand,
-        rule(
-            APPEND,
-            Code::Unknown,
-            R::Resend,
-            true,
-            "a passing fault of the server",
-        ),
-    ),
-    at(
-        InBand,
-        rule(
-            APPEND,
-            Code::Cancelled,
-            R::Resend,
-            true,
-            "a passing fault of the server",
-        ),
-    ),
-    at(
-        InBand,
-        rule(
-            APPEND,
-            Code::DeadlineExceeded,
-            R::Resend,
-            true,
-            "a passing fault of the server",
-        ),
-    ),
-    // Ends of a connection: idle, restart, drain, broken wire (write-api.md 3.6).
-    at(
-        RpcEnd,
-        rule(
-            APPEND,
-            Code::Ok,
+            &[Append],
+            &[C::Ok],
             R::Reconnect,
-            true,
             "the server closed the connection",
         ),
     ),
     at(
-        RpcEnd,
+        Place::RpcEnd,
         rule(
-            APPEND,
-            Code::Aborted,
+            &[Append],
+            PASSING,
             R::Reconnect,
-            true,
-            "idle close or server restart",
+            "the connection ended: idle, a server restart, or the network",
         ),
     ),
-    at(
-        RpcEnd,
-        rule(
-            APPEND,
-            Code::Unavailable,
-            R::Reconnect,
-            true,
-            "draining, or the network",
-        ),
-    ),
-    at(
-        RpcEnd,
-        rule(
-            APPEND,
-            Code::Internal,
-            R::Reconnect,
-            true,
-            "a passing fault of the server or the wire",
-        ),
-    ),
-    at(
-        RpcEnd,
-        rule(
-            APPEND,
-            Code::Unknown,
-            R::Reconnect,
-            true,
-            "a passing fault of the server or the wire",
-        ),
-    ),
-    at(
-        RpcEnd,
-        rule(
-            APPEND,
-            Code::Cancelled,
-            R::Reconnect,
-            true,
-            "a passing fault of the server or the wire",
-        ),
-    ),
-    at(
-        RpcEnd,
-        rule(
-            APPEND,
-            Code::DeadlineExceeded,
-            R::Reconnect,
-            true,
-            "no answer in time",
-        ),
-    ),
-    // The same for the calls that are simply made again.
-    rule(
-        CREATE_AND_FLUSH,
-        Code::Aborted,
-        R::Resend,
-        true,
-        "a passing fault",
-    ),
-    rule(
-        CREATE_AND_FLUSH,
-        Code::Unavailable,
-        R::Resend,
-        true,
-        "draining, or the network",
-    ),
-    rule(
-        CREATE_AND_FLUSH,
-        Code::Internal,
-        R::Resend,
-        true,
-        "a passing fault of the server or the wire",
-    ),
-    rule(
-        CREATE_AND_FLUSH,
-        Code::Unknown,
-        R::Resend,
-        true,
-        "a passing fault of the server or the wire",
-    ),
-    rule(
-        CREATE_AND_FLUSH,
-        Code::Cancelled,
-        R::Resend,
-        true,
-        "a passing fault of the server or the wire",
-    ),
-    rule(
-        CREATE_AND_FLUSH,
-        Code::DeadlineExceeded,
-        R::Resend,
-        true,
-        "no answer in time",
-    ),
-    // Permissions.
     rule(
         ALL,
-        Code::Unauthenticated,
+        PASSING,
+        R::Resend,
+        "a passing fault of the server or the network",
+    ),
+    rule(
+        ALL,
+        &[C::Unauthenticated],
         R::RefreshCredentials,
-        false,
         "the token is not taken",
     ),
     rule(
         ALL,
-        Code::PermissionDenied,
+        &[C::PermissionDenied],
         R::FailSoon,
-        false,
         "a permission is missing (bigquery.tables.updateData), or the table is not there or was made just now",
     ),
+    rule(ALL, &[C::DataLoss], R::Restart, "the server lost data"),
 ];

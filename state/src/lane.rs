@@ -3,19 +3,13 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::fault::{Code, Fault, Phase, Place, Reaction, StorageCode, Verdict, classify};
+use crate::fault::{Code, Fault, Phase, Place, Reaction, classify};
 use crate::ids::{Generation, Lane as LaneId, Micros, NextOffset, RequestNumber, StreamName};
 use crate::io::{Command, Failure, FailureKind, Limits, Notice};
 use crate::ledger::{Batch, Ledger};
 use crate::open_stream::{Connection, Flow, Open, Outcome, Shared, answer_timeout};
-use crate::trouble::{Budget, Class, Trouble};
+use crate::trouble::{Next, Over, Patience};
 
-/// After a reconnect the server's end may be stale for seconds (write-api.md 2.7).
-const STALE_END: Duration = Duration::from_secs(30);
-/// NOT_FOUND may be stale routing; a stream that is gone stays gone.
-const GONE_AFTER: Duration = Duration::from_secs(30);
-/// What BigQuery says of things it made just now passes within a minute.
-const FAIL_SOON: Duration = Duration::from_secs(60);
 /// A BUFFERED stream lives seven idle days (write-api.md 2); long before that a new one is cheaper than the doubt.
 const LEAVE_IDLE_AFTER: Duration = Duration::from_secs(3 * 24 * 3600);
 
@@ -27,9 +21,7 @@ pub(crate) struct Lane {
     waiting: VecDeque<Batch>,
     stream: Stream,
     left: Vec<LeftStream>,
-    trouble: Trouble,
-    /// A new token was asked for and nothing has moved since.
-    refreshed: bool,
+    patience: Patience,
 }
 
 #[derive(Debug)]
@@ -65,8 +57,7 @@ impl Lane {
             waiting: VecDeque::new(),
             stream: Stream::None,
             left: Vec::new(),
-            trouble: Trouble::default(),
-            refreshed: false,
+            patience: Patience::default(),
         }
     }
 
@@ -181,12 +172,11 @@ impl Lane {
         if !matches!(self.stream, Stream::Creating) {
             return;
         }
-        self.progress();
+        self.patience.created();
         self.stream = Stream::Open(Box::new(Open {
             name,
             ledger: Ledger::default(),
             connection: Connection::Closed,
-            connected_before: false,
             prepared: NextOffset(0),
             committed: NextOffset(0),
             last_append: shared.now,
@@ -196,8 +186,17 @@ impl Lane {
     }
 
     pub(crate) fn create_failed(&mut self, fault: &Fault, shared: &mut Shared) -> Outcome {
-        let verdict = classify(Phase::Create, fault);
-        let pause = self.pause(verdict, fault, "creating a write stream", shared)?;
+        if !matches!(self.stream, Stream::Creating) {
+            return Ok(());
+        }
+        let pause = match self.next(Phase::Create, fault, shared) {
+            Ok(pause) => pause,
+            Err(over) => return Err(failure(over, "creating a write stream", Phase::Create, fault)),
+        };
+        shared.notice(Notice::Retry {
+            fault: fault.clone(),
+            pause,
+        });
         self.stream = Stream::CreateAt(shared.now.after(pause));
         Ok(())
     }
@@ -248,7 +247,7 @@ impl Lane {
         shared.emit(Command::Release {
             batch: entry.batch.id,
         });
-        self.progress();
+        self.patience.progress();
         self.advance(shared);
     }
 
@@ -262,8 +261,9 @@ impl Lane {
             return Ok(());
         };
         open.answer(request, shared.now)?;
-        let verdict = classify(Phase::Append, fault);
-        if verdict.in_doubt {
+        let head_in_doubt = open.ledger.head().is_some_and(|entry| entry.in_doubt);
+        let reaction = classify(Phase::Append, fault).reaction;
+        if reaction == Reaction::Resend {
             open.ledger.doubt(request);
         }
         if open.is_draining() {
@@ -271,22 +271,29 @@ impl Lane {
             self.drained(shared);
             return Ok(());
         }
-        match verdict.reaction {
-            Reaction::OffsetTaken => self.offset_taken(fault, shared),
-            Reaction::LeaveStream => self.leave_for(verdict, fault, &fault.to_string(), shared),
+        match reaction {
+            Reaction::OffsetTaken => self.offset_taken(head_in_doubt, fault, shared),
             Reaction::Gone => self.gone(fault, shared),
-            Reaction::Reconnect => {
-                self.disconnect(shared);
-                self.connection_lost(fault, shared)
-            }
-            _ => self.resend(verdict, fault, shared),
+            // What a new connection may mend: its routing, its schema, its token, its server.
+            Reaction::Reconnect
+            | Reaction::SchemaLag
+            | Reaction::MaybeGone
+            | Reaction::RefreshCredentials => self.reconnect(fault, shared),
+            Reaction::Resend if self.patience.has_passing() => self.reconnect(fault, shared),
+            _ => self.resend(fault, shared),
         }
     }
 
+    fn reconnect(&mut self, fault: &Fault, shared: &mut Shared) -> Outcome {
+        self.disconnect(shared);
+        self.connection_lost(fault, shared)
+    }
+
     /// Sends the failed request again once every answer behind it is in.
-    fn resend(&mut self, verdict: Verdict, fault: &Fault, shared: &mut Shared) -> Outcome {
-        let Some(pause) = self.pause_or_gone(verdict, fault, shared)? else {
-            return Ok(());
+    fn resend(&mut self, fault: &Fault, shared: &mut Shared) -> Outcome {
+        let pause = match self.next(Phase::Append, fault, shared) {
+            Ok(pause) => pause,
+            Err(over) => return Err(failure(over, "appending", Phase::Append, fault)),
         };
         shared.notice(Notice::Retry {
             fault: fault.clone(),
@@ -311,53 +318,62 @@ impl Lane {
     }
 
     /// ALREADY_EXISTS: success for our own resend only, and only if the end covers it (invariant 5).
-    fn offset_taken(&mut self, fault: &Fault, shared: &mut Shared) -> Outcome {
+    fn offset_taken(&mut self, sent_before: bool, fault: &Fault, shared: &mut Shared) -> Outcome {
         let Some(open) = self.open_mut() else {
             return Ok(());
         };
-        let stored = open.ledger.head().is_some_and(|entry| {
-            entry.in_doubt
-                && fault
-                    .expected_offset
-                    .is_none_or(|expected| expected >= entry.end().0)
+        let covered = open.ledger.head().is_some_and(|entry| {
+            fault
+                .expected_offset
+                .is_none_or(|expected| expected >= entry.end().0)
         });
-        if stored {
+        if sent_before && covered {
             shared.notice(Notice::OwnResendStored);
             self.accept_head(shared);
             return Ok(());
         }
+        let owes = open.ledger.acked() > open.committed;
+        if owes && self.patience.may_be_gone() {
+            // Nothing says that it can be flushed (invariant 7).
+            return self.gone(fault, shared);
+        }
         // Somebody else's rows are where ours should be: what was acknowledged before is ours and stays flushable.
-        let verdict = classify(Phase::Append, fault);
-        let reason = format!("rows that are not ours stand at its end ({fault})");
-        self.leave_for(verdict, fault, &reason, shared)
+        self.replace(
+            &format!("rows that are not ours stand at its end ({fault})"),
+            fault,
+            shared,
+        )
     }
 
     // Losses.
 
     pub(crate) fn connection_lost(&mut self, fault: &Fault, shared: &mut Shared) -> Outcome {
-        let verdict = classify(Phase::Append, fault);
         let Some(open) = self.open_mut() else {
             return Ok(());
         };
+        // Asked before the loss puts everything unanswered in doubt.
+        let head_in_doubt = open.ledger.head().is_some_and(|entry| entry.in_doubt);
+        let not_before = open.resend_at();
         open.connection = Connection::Closed;
         open.ledger.lose_connection();
-        shared.notice(Notice::Reconnect { fault: fault.clone() });
-        if open.ledger.is_empty() && !matches!(verdict.reaction, Reaction::Gone | Reaction::LeaveStream) {
-            // Nothing was under way: an idle close is normal life, and the next rows will meet what is really wrong.
-            return Ok(());
-        }
-        match verdict.reaction {
-            Reaction::OffsetTaken => return self.offset_taken(fault, shared),
-            Reaction::LeaveStream => {
-                return self.leave_for(verdict, fault, &fault.to_string(), shared);
-            }
+        let idle = open.ledger.is_empty();
+        match classify(Phase::Append, fault).reaction {
             Reaction::Gone => return self.gone(fault, shared),
+            Reaction::OffsetTaken if !idle => return self.offset_taken(head_in_doubt, fault, shared),
+            _ if idle => {
+                // An idle close is normal life, and the next rows will meet what is really wrong.
+                shared.notice(Notice::Reconnect { fault: fault.clone() });
+                return Ok(());
+            }
             _ => {}
         }
-        let Some(pause) = self.pause_or_gone(verdict, fault, shared)? else {
-            return Ok(());
+        let pause = match self.next(Phase::Append, fault, shared) {
+            Ok(pause) => pause,
+            Err(Over::Gone) => return self.gone(fault, shared),
+            Err(over) => return Err(failure(over, "appending", Phase::Append, fault)),
         };
-        let at = shared.now.after(pause);
+        shared.notice(Notice::Reconnect { fault: fault.clone() });
+        let at = shared.now.after(pause).max(not_before);
         if let Some(open) = self.open_mut() {
             open.connection = Connection::OpenAt(at);
         }
@@ -401,16 +417,16 @@ impl Lane {
         self.waiting = ledger.into_unacknowledged().chain(newer).collect();
     }
 
-    /// Leaves the stream for a fault, unless it may be gone and owes rows: then nothing says that it can be flushed (invariant 7).
-    fn leave_for(&mut self, verdict: Verdict, fault: &Fault, reason: &str, shared: &mut Shared) -> Outcome {
-        let owes = self
-            .open_mut()
-            .is_some_and(|open| open.ledger.acked() > open.committed);
-        if owes && self.trouble.has(Class::MaybeGone) {
-            return self.gone(fault, shared);
-        }
+    /// Leaves the stream and has another made, at once the first time, then with pauses and a budget.
+    fn replace(&mut self, reason: &str, fault: &Fault, shared: &mut Shared) -> Outcome {
         self.leave(reason, shared);
-        self.count_left(verdict, fault, shared)?;
+        let salt = self.salt(shared);
+        let Some(pause) = self.patience.left_stream(&shared.limits, shared.now, salt) else {
+            return Err(failure(Over::Restart, "appending", Phase::Append, fault));
+        };
+        if !pause.is_zero() && !self.waiting.is_empty() {
+            self.stream = Stream::CreateAt(shared.now.after(pause));
+        }
         self.advance(shared);
         Ok(())
     }
@@ -431,84 +447,28 @@ impl Lane {
                 ),
             });
         }
-        self.leave(&format!("it is gone and owed nothing ({fault})"), shared);
-        self.advance(shared);
-        Ok(())
+        self.replace(&format!("it is gone and owed nothing ({fault})"), fault, shared)
     }
 
-    // Budgets.
-
-    fn progress(&mut self) {
-        self.trouble.clear();
-        self.refreshed = false;
-    }
-
-    /// The pause before the next try, or `None` if the stream was taken as gone.
-    fn pause_or_gone(
-        &mut self,
-        verdict: Verdict,
-        fault: &Fault,
-        shared: &mut Shared,
-    ) -> Result<Option<Duration>, Failure> {
-        if verdict.reaction != Reaction::MaybeGone {
-            return self.pause(verdict, fault, "appending", shared).map(Some);
-        }
-        let pause = self.next_pause(Budget::new(Class::MaybeGone, GONE_AFTER), shared);
-        if pause.is_none() {
-            self.gone(fault, shared)?;
-        }
-        Ok(pause)
-    }
-
-    /// A stream was left: bounded, as every retry is.
-    fn count_left(&mut self, verdict: Verdict, fault: &Fault, shared: &mut Shared) -> Outcome {
-        let budget = Budget::new(Class::LeftStream, shared.limits.append_timeout);
-        match self.next_pause(budget, shared) {
-            Some(_) => Ok(()),
-            None => Err(failure(FailureKind::Restart, "appending", verdict, fault)),
-        }
-    }
-
-    fn pause(
-        &mut self,
-        verdict: Verdict,
-        fault: &Fault,
-        doing: &str,
-        shared: &mut Shared,
-    ) -> Result<Duration, Failure> {
-        let limits = &shared.limits;
-        let schema_lag = fault.storage_code == Some(StorageCode::SchemaMismatchExtraFields);
-        let (budget, kind) = match verdict.reaction {
-            Reaction::BackOff => (
-                Budget::new(Class::Quota, limits.quota_timeout),
-                FailureKind::Restart,
-            ),
-            Reaction::OffsetBeyondEnd => (Budget::new(Class::StaleEnd, STALE_END), FailureKind::Restart),
-            Reaction::FailSoon => (Budget::new(Class::FailSoon, FAIL_SOON), FailureKind::User),
-            Reaction::RefreshCredentials if !self.refreshed => {
-                self.refreshed = true;
+    /// The pause before the next try, or how patience ended.
+    fn next(&mut self, phase: Phase, fault: &Fault, shared: &mut Shared) -> Result<Duration, Over> {
+        let salt = self.salt(shared);
+        let reaction = classify(phase, fault).reaction;
+        match self
+            .patience
+            .next(phase, reaction, &shared.limits, shared.now, salt)
+        {
+            Next::Retry(pause) => Ok(pause),
+            Next::Refresh => {
                 shared.emit(Command::RefreshCredentials);
-                return Ok(Duration::ZERO);
+                Ok(Duration::ZERO)
             }
-            Reaction::RefreshCredentials | Reaction::FailForGood | Reaction::RejectRows => {
-                return Err(failure(FailureKind::User, doing, verdict, fault));
-            }
-            _ => {
-                let kind = if schema_lag {
-                    FailureKind::User
-                } else {
-                    FailureKind::Restart
-                };
-                (Budget::new(Class::Passing, limits.append_timeout), kind)
-            }
-        };
-        self.next_pause(budget, shared)
-            .ok_or_else(|| failure(kind, doing, verdict, fault))
+            Next::Over(over) => Err(over),
+        }
     }
 
-    fn next_pause(&mut self, budget: Budget, shared: &Shared) -> Option<Duration> {
-        let salt = shared.salt.wrapping_add(self.id.0 as u64);
-        self.trouble.next_pause(budget, shared.now, salt)
+    fn salt(&self, shared: &Shared) -> u64 {
+        shared.salt.wrapping_add(self.id.0 as u64)
     }
 
     // Checkpoints.
@@ -550,13 +510,14 @@ impl Lane {
     }
 }
 
-fn failure(kind: FailureKind, doing: &str, verdict: Verdict, fault: &Fault) -> Failure {
-    let next = match kind {
-        FailureKind::Restart => "; the job restarts from its checkpoint",
-        FailureKind::User | FailureKind::Unprovable | FailureKind::Host => "",
+fn failure(over: Over, doing: &str, phase: Phase, fault: &Fault) -> Failure {
+    let (kind, next) = match over {
+        Over::Restart | Over::Gone => (FailureKind::Restart, "; the job restarts from its checkpoint"),
+        Over::User => (FailureKind::User, ""),
     };
+    let reason = classify(phase, fault).reason;
     Failure {
         kind,
-        message: format!("{doing} failed: {fault} ({}){next}", verdict.reason),
+        message: format!("{doing} failed: {fault} ({reason}){next}"),
     }
 }

@@ -14,7 +14,6 @@ pub(crate) struct Open {
     pub(crate) name: StreamName,
     pub(crate) ledger: Ledger,
     pub(crate) connection: Connection,
-    pub(crate) connected_before: bool,
     pub(crate) prepared: NextOffset,
     pub(crate) committed: NextOffset,
     pub(crate) last_append: Micros,
@@ -56,6 +55,17 @@ impl Open {
                 ..
             }
         )
+    }
+
+    /// When the failed request goes out again; the past if none has failed.
+    pub(crate) fn resend_at(&self) -> Micros {
+        match self.connection {
+            Connection::Live {
+                flow: Flow::Draining { resend_at },
+                ..
+            } => resend_at,
+            _ => Micros(0),
+        }
     }
 
     pub(crate) fn answer_deadline(&self, limits: &Limits) -> Option<Micros> {
@@ -118,15 +128,13 @@ impl Open {
 
     fn connect(&mut self, shared: &mut Shared) {
         let generation = shared.connection();
-        // On a stream's first connection its end is known: it was made with the stream.
-        let flow = if self.connected_before {
-            Flow::Alone
-        } else {
-            Flow::Free
-        };
-        self.connected_before = true;
         self.last_answer = shared.now;
-        self.connection = Connection::Live { generation, flow };
+        // The first request goes alone: the server's end may be stale (write-api.md 2.7), and it carries the schema, which the
+        // requests behind it do without.
+        self.connection = Connection::Live {
+            generation,
+            flow: Flow::Alone,
+        };
         shared.emit(Command::Connect {
             connection: generation,
             stream: self.name.clone(),
@@ -134,9 +142,9 @@ impl Open {
     }
 }
 
-/// BigQuery's backend gives up on a request after 2 min (write-api.md 3.6); several such waits fit into the budget.
+/// BigQuery's backend gives up on a request after 2 min (write-api.md 3.6), which half the default budget is above.
 pub(crate) fn answer_timeout(limits: &Limits) -> Duration {
-    limits.append_timeout / 4
+    limits.append_timeout / 2
 }
 
 /// What lanes share: the way out, the numbers, the time.

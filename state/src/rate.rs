@@ -7,8 +7,8 @@ use crate::io::Limits;
 
 /// Shortest time over which a rate is taken.
 const SAMPLE: Duration = Duration::from_millis(100);
-/// Requests that always fit, so that the window can grow again after a slow spell.
-const SMALLEST_WINDOW_REQUESTS: u64 = 4;
+/// Requests under way before anything is measured.
+const FIRST_WINDOW_REQUESTS: u64 = 4;
 
 /// Bytes acknowledged per second while there was something to acknowledge.
 #[derive(Debug, Default)]
@@ -43,10 +43,11 @@ impl AckRate {
 
     /// Bytes that may be under way.
     pub(crate) fn window(&self, limits: &Limits) -> u64 {
-        let smallest = (limits.append_bytes * SMALLEST_WINDOW_REQUESTS).min(limits.inflight_bytes);
         let Some(rate) = self.bytes_per_second else {
-            return limits.inflight_bytes;
+            return (limits.append_bytes * FIRST_WINDOW_REQUESTS).min(limits.inflight_bytes);
         };
+        // One request always fits, so that the window can grow again after a slow spell.
+        let smallest = limits.append_bytes.min(limits.inflight_bytes);
         let drained = rate * limits.inflight_time.as_secs_f64();
         (drained as u64).clamp(smallest, limits.inflight_bytes)
     }

@@ -54,6 +54,46 @@ impl Bench {
         bench
     }
 
+    /// A core whose stream `s1` has one row acknowledged, so that requests flow freely on connection 1.
+    pub(crate) fn flowing() -> Self {
+        let mut bench = Self::open();
+        bench.tell(acked(1, 1, 0));
+        bench
+    }
+
+    /// Answers every request with the fault, on whatever stream and connection, until the subtask fails.
+    pub(crate) fn exhaust(&mut self, fault: &Fault) -> Failure {
+        let mut latest = (1, 1);
+        for round in 0..100_000 {
+            let mut commands = self.tell(refused(latest.0, latest.1, fault.clone()));
+            loop {
+                if let Some(failure) = failure(&commands) {
+                    return failure;
+                }
+                let sent = commands.iter().find_map(|command| match command {
+                    Command::Append {
+                        connection, request, ..
+                    } => Some((connection.0, request.0)),
+                    _ => None,
+                });
+                if let Some(sent) = sent {
+                    latest = sent;
+                    break;
+                }
+                let creates = commands
+                    .iter()
+                    .any(|command| matches!(command, Command::CreateStream { .. }));
+                commands = if creates {
+                    self.tell(created(&format!("new{round}")))
+                } else {
+                    self.wake()
+                };
+            }
+            self.now = self.now.after(Duration::from_millis(10));
+        }
+        panic!("no end after {:?} (invariant 13)", self.now.since(START));
+    }
+
     /// A core whose stream `s1` holds one row that epoch 1 prepared.
     pub(crate) fn prepared(change: impl FnOnce(&mut CoreConfig)) -> Self {
         let mut bench = Self::with(change);

@@ -110,7 +110,7 @@ fn an_answer_below_the_asked_offset_is_not_done() {
     // Invariant 10.
     let mut bench = Bench::prepared(|_| {});
     bench.tell(commit(1, &[(0, list(&[info("s1", 0, 0)]))]));
-    assert_eq!(bench.tell(flushed(1, -1)), []);
+    assert_eq!(acts(bench.tell(flushed(1, -1))), []);
     assert_eq!(bench.wake(), [flush(1, "s1", 0)]);
     assert_eq!(bench.tell(flushed(1, 5)), [committed(1, 1)]);
 }
@@ -334,4 +334,153 @@ fn the_end_of_data_repeats_nothing_that_is_confirmed() {
     bench.tell(commit(10, &[(0, list(&[info("s1", 0, 0)]))]));
     bench.tell(flushed(1, 0));
     assert_eq!(bench.tell(Input::EndOfData), [Command::Closed]);
+}
+
+#[test]
+fn rows_that_can_still_be_flushed_are_never_given_up() {
+    // Invariant 11: an outage, a quota, a permission or a token is no reason to count rows as visible or lost.
+    let causes = [
+        (Code::Unavailable, FailureKind::Restart),
+        (Code::ResourceExhausted, FailureKind::Restart),
+        (Code::PermissionDenied, FailureKind::User),
+        (Code::Unauthenticated, FailureKind::User),
+    ];
+    for unprovable in [Unprovable::Fail, Unprovable::AcceptLoss] {
+        for (code, kind) in causes {
+            let mut bench = Bench::prepared(|config| config.limits.unprovable = unprovable);
+            bench.tell(commit(1, &[(0, list(&[info("s1", 0, 0)]))]));
+            let failure = loop {
+                let commands = bench.tell(flush_failed(1, code));
+                if let Some(failure) = failure(&commands) {
+                    break failure;
+                }
+                if acts(commands)
+                    .iter()
+                    .all(|command| !matches!(command, Command::Flush { .. }))
+                {
+                    bench.wake();
+                }
+            };
+            assert_eq!(failure.kind, kind, "{failure}");
+            assert!(
+                failure
+                    .message
+                    .starts_with("flushing rows 0 to 0 of stream s1 for checkpoint 1 failed"),
+                "{failure}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_retried_flush_is_told() {
+    let mut bench = Bench::prepared(|_| {});
+    bench.tell(commit(1, &[(0, list(&[info("s1", 0, 0)]))]));
+    assert!(matches!(
+        notices(&bench.tell(flush_failed(1, Code::NotFound))).as_slice(),
+        [Notice::Retry { .. }]
+    ));
+}
+
+#[test]
+fn an_own_commit_flushes_what_was_prepared_and_nothing_else_in_the_message() {
+    // Invariant 1.
+    let mut bench = Bench::prepared(|_| {});
+    let entries = [
+        (0, list(&[info("s1", 0, 0)])),
+        (1, list(&[info("zombie", 0, 99)])),
+    ];
+    assert_eq!(bench.tell(commit(1, &entries)), [flush(1, "s1", 0)]);
+}
+
+#[test]
+fn a_commit_without_an_own_entry_is_refused() {
+    let mut bench = Bench::prepared(|_| {});
+    let failure = failure(&bench.tell(commit(1, &[(1, list(&[]))]))).unwrap();
+    assert_eq!(failure.kind, FailureKind::Host);
+}
+
+#[test]
+fn a_commit_that_skips_an_older_one_is_refused() {
+    let mut bench = Bench::prepared(|_| {});
+    bench.tell(batch(2));
+    bench.tell(acked(1, 2, 1));
+    bench.tell(Input::Barrier { epoch: Epoch(2) });
+    let failure = failure(&bench.tell(commit(2, &[(0, list(&[info("s1", 1, 1)]))]))).unwrap();
+    assert_eq!(failure.message, "commit 2 came before the commit of checkpoint 1");
+}
+
+#[test]
+fn an_own_commit_before_the_expected_replay_is_refused() {
+    let mut bench = Bench::new();
+    bench.tell(restored(
+        9,
+        vec![state(9, 0, 1, list(&[info("old", 0, 4)]))],
+        Replay::Expected,
+    ));
+    bench.tell(Input::Barrier { epoch: Epoch(10) });
+    let failure = failure(&bench.tell(commit(10, &[(0, list(&[]))]))).unwrap();
+    assert_eq!(
+        failure.message,
+        "commit 10 came before the replayed commit of checkpoint 9"
+    );
+}
+
+#[test]
+fn checkpoints_that_wait_for_their_commit_are_bounded() {
+    // Invariant 13.
+    let mut bench = Bench::new();
+    let mut epoch = 0;
+    let failure = loop {
+        epoch += 1;
+        if let Some(failure) = failure(&bench.tell(Input::Barrier { epoch: Epoch(epoch) })) {
+            break failure;
+        }
+    };
+    assert_eq!((epoch, failure.kind), (9, FailureKind::Host));
+}
+
+#[test]
+fn a_commit_that_comes_while_the_end_is_drained_is_finished_first() {
+    let mut bench = Bench::prepared(|_| {});
+    bench.tell(batch(2));
+    bench.tell(Input::EndOfData);
+    assert_eq!(
+        bench.tell(commit(1, &[(0, list(&[info("s1", 0, 0)]))])),
+        [flush(1, "s1", 0)]
+    );
+    bench.tell(acked(1, 2, 1));
+    assert_eq!(bench.tell(flushed(1, 0)), [committed(1, 1)]);
+    assert_eq!(bench.tell(Input::Tick), [flush(2, "s1", 1)]);
+    assert_eq!(bench.tell(flushed(2, 1)), [Command::Closed]);
+}
+
+#[test]
+fn calls_out_of_order_are_the_hosts_mistake() {
+    let mut ended = Bench::open();
+    ended.tell(Input::EndOfData);
+    assert_eq!(
+        failure(&ended.tell(Input::Barrier { epoch: Epoch(1) }))
+            .unwrap()
+            .kind,
+        FailureKind::Host
+    );
+    let mut begun = Bench::flowing();
+    let late = restored(9, vec![state(9, 0, 1, list(&[]))], Replay::Confirmed);
+    assert_eq!(
+        failure(&begun.tell(late)).unwrap().message,
+        "state was restored after the start"
+    );
+}
+
+#[test]
+fn numbers_at_their_ends_are_no_panic() {
+    let end = i64::MAX as u64 - 1;
+    let huge = list(&[info("a", 0, end), info("b", 0, end), info("c", 0, end)]);
+    assert_eq!(huge.rows(), RowCount(u64::MAX));
+    let mut last = state(9, 0, 1, list(&[]));
+    last.incarnation = Incarnation(u64::MAX);
+    let mut bench = Bench::new();
+    bench.tell(restored(9, vec![last], Replay::Confirmed));
+    assert_eq!(bench.core.incarnation(), Incarnation(u64::MAX));
 }

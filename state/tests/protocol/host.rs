@@ -189,7 +189,7 @@ impl Host {
             table: "t".into(),
             subtask: SubtaskIndex(u32::try_from(index).unwrap()),
             parallelism: u32::try_from(parallelism).unwrap(),
-            streams: 1,
+            streams: 1 + (self.life as usize) % 3,
             started_at: self.now,
             limits: limits(),
         });
@@ -503,6 +503,13 @@ impl Host {
                 Err(fault(Code::Internal, Place::InBand))
             }
             27 if !self.server.streams[&stream].gone => Err(fault(Code::FailedPrecondition, Place::InBand)),
+            25 if offset > 0 => {
+                // The server's end is stale (write-api.md 2.7).
+                Err(Fault {
+                    expected_offset: Some(offset - 1),
+                    ..fault(Code::OutOfRange, Place::InBand)
+                })
+            }
             26 => {
                 let gone = &mut self.server.streams.get_mut(&stream).unwrap().gone;
                 *gone = true;
@@ -528,6 +535,14 @@ impl Host {
     }
 
     fn deliver(&mut self, who: usize, index: usize) {
+        let ends = self.mode == Mode::FaultsAndCrashes && self.choose(3) == 1;
+        let refused = matches!(
+            self.subtasks[who].connections[index].answers.front(),
+            Some((_, Err(_)))
+        );
+        if ends && refused {
+            return self.end_with_the_answer(who, index);
+        }
         let open = &mut self.subtasks[who].connections[index];
         let (request, answer) = open.answers.pop_front().unwrap();
         let connection = open.generation;
@@ -546,6 +561,21 @@ impl Host {
                 },
             },
         );
+    }
+
+    /// The refusal comes as the status of the call, which is no contract either way (write-api.md 3.1).
+    fn end_with_the_answer(&mut self, who: usize, index: usize) {
+        let open = self.subtasks[who].connections.remove(index);
+        let connection = open.generation;
+        let fault = Fault {
+            place: Place::RpcEnd,
+            ..open.answers[0].1.clone().unwrap_err()
+        };
+        if self.choose(2) == 1 {
+            self.zombies.push(open);
+        }
+        self.meet("answered by the call's end");
+        self.tell(who, Input::ConnectionLost { connection, fault });
     }
 
     /// The connection breaks; requests on their way are lost or land later, answers are lost.
