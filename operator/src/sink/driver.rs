@@ -10,14 +10,13 @@ use bigquery_sink_state::{
     BatchId, Command, CommitList, Core, Epoch, FlushId, Generation, Input, Lane, Micros, NextOffset, Notice,
     RequestNumber, RowCount, StreamName, SubtaskIndex, SubtaskState,
 };
-use bigquery_write_proto::names;
-use bigquery_write_proto::names::TableName;
+use bigquery_write_proto::names::{self, TableName};
 use bigquery_write_proto::rows::RowEncoder;
 use bytes::Bytes;
 use futures::future::{AbortHandle, Abortable, FutureExt as _};
 use futures::stream::{BoxStream, SelectAll, StreamExt as _, unfold};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until};
 
 use super::coalesce::Coalescer;
@@ -31,10 +30,16 @@ use crate::transport::{
 /// Flushes under way at a time: 128 streams commit within two round trips (design.md section 11), on one HTTP/2 connection.
 const PARALLEL_FLUSHES: usize = 64;
 
-/// Rows and what must stay in order with them.
+/// What comes in order.
 #[derive(Debug)]
 pub(super) enum Feed {
     Rows(RecordBatch),
+    Mark(Mark),
+}
+
+/// Asks for an answer when everything fed before it is acknowledged.
+#[derive(Debug)]
+pub(super) enum Mark {
     Barrier {
         epoch: Epoch,
         reply: oneshot::Sender<(SubtaskState, CommitList)>,
@@ -44,14 +49,12 @@ pub(super) enum Feed {
     },
 }
 
-/// What may overtake rows: a commit comes while rows of the next epoch wait for room.
+/// May overtake rows: it comes while rows of the next epoch wait for room.
 #[derive(Debug)]
-pub(super) enum Control {
-    Commit {
-        epoch: Epoch,
-        entries: BTreeMap<SubtaskIndex, CommitList>,
-        reply: oneshot::Sender<RowCount>,
-    },
+pub(super) struct Commit {
+    pub(super) epoch: Epoch,
+    pub(super) entries: BTreeMap<SubtaskIndex, CommitList>,
+    pub(super) reply: oneshot::Sender<RowCount>,
 }
 
 /// Time as the core is told it: the host's wall clock at the start, moved on by a clock that never goes back.
@@ -71,24 +74,14 @@ impl Clock {
     }
 }
 
-/// Waits for the end of what was fed before it.
-#[derive(Debug)]
-enum Waiting {
-    Barrier {
-        epoch: Epoch,
-        reply: oneshot::Sender<(SubtaskState, CommitList)>,
-    },
-    EndOfData {
-        reply: oneshot::Sender<()>,
-    },
-}
-
 /// The sending half of an open append call.
 #[derive(Debug)]
 struct Connection {
     sender: AppendSender,
     /// Numbers of the requests that were sent, in order: the answers carry none.
     unanswered: VecDeque<RequestNumber>,
+    /// Before the first acknowledgement it is open whether the server has kept stream and writer schema.
+    acknowledged: bool,
     abort: AbortHandle,
 }
 
@@ -122,7 +115,8 @@ pub(super) struct Driver {
     calls: JoinSet<Done>,
     flushes_waiting: VecDeque<(FlushId, StreamName, i64)>,
     flushes_running: usize,
-    waiting: Option<Waiting>,
+    /// Came behind rows that are not handed over yet.
+    mark: Option<Mark>,
     prepared: Option<oneshot::Sender<(SubtaskState, CommitList)>>,
     committed: Option<oneshot::Sender<RowCount>>,
     closed: Option<oneshot::Sender<()>>,
@@ -136,6 +130,7 @@ impl Driver {
         options: &SinkOptions,
         environment: &Environment,
     ) -> Self {
+        let coalescer = Coalescer::new(Arc::clone(encoder.wire_schema()), options.append_bytes);
         Self {
             core,
             clock,
@@ -145,7 +140,7 @@ impl Driver {
             counters: Arc::clone(&environment.counters),
             linger: options.append_linger,
             window_requests: options.inflight_requests,
-            coalescer: Coalescer::new(options.append_bytes),
+            coalescer,
             payloads: BTreeMap::new(),
             next_batch: 0,
             connections: BTreeMap::new(),
@@ -153,7 +148,7 @@ impl Driver {
             calls: JoinSet::new(),
             flushes_waiting: VecDeque::new(),
             flushes_running: 0,
-            waiting: None,
+            mark: None,
             prepared: None,
             committed: None,
             closed: None,
@@ -161,28 +156,33 @@ impl Driver {
     }
 
     /// Runs until the host goes away or something fails.
+    ///
+    /// The host's commits and BigQuery's answers go before rows: they end waits, rows begin them.
     pub(super) async fn run(
         mut self,
         mut feeds: mpsc::Receiver<Feed>,
-        mut controls: mpsc::Receiver<Control>,
+        mut commits: mpsc::Receiver<Commit>,
     ) -> Result<(), SinkError> {
         loop {
-            self.hand_over()?;
+            self.pass_mark();
             self.carry_out()?;
-            let takes_rows = self.waiting.is_none() && !self.coalescer.is_full() && self.core.has_room();
-            let wake = self.wake_at();
+            let sends = self.may_send();
+            let takes = !sends && self.may_take();
+            let wake = self.wake_at(sends);
             tokio::select! {
                 biased;
-                Some(control) = controls.recv() => self.control(control),
+                Some(commit) = commits.recv() => self.commit(commit),
                 Some(done) = self.calls.join_next() => self.done(done)?,
                 Some((connection, event)) = self.answers.next() => self.answer(connection, event)?,
-                feed = feeds.recv(), if takes_rows => match feed {
-                    Some(feed) => self.feed(feed),
+                () = until(wake) => self.tell(Input::Tick),
+                // One request at a time, and the connection's task gets its turn in between: a large batch is on its way with its
+                // first part, and its answers are not kept waiting.
+                () = yield_now(), if sends => self.send()?,
+                feed = feeds.recv(), if takes => match feed {
+                    Some(Feed::Rows(rows)) => self.coalescer.push(rows)?,
+                    Some(Feed::Mark(mark)) => self.mark = Some(mark),
                     None => return Ok(()),
                 },
-                () = async { match wake { Some(at) => sleep_until(at).await, None => pending().await } } => {
-                    self.tell(Input::Tick);
-                }
             }
         }
     }
@@ -191,75 +191,77 @@ impl Driver {
         self.core.handle(self.clock.now(), input);
     }
 
-    fn wake_at(&self) -> Option<Instant> {
+    // From the host.
+
+    /// Rows are held up to one full request beside the window; none behind a mark that is not answered.
+    fn may_take(&self) -> bool {
+        let marked = self.mark.is_some() || self.prepared.is_some() || self.closed.is_some();
+        !marked && !self.coalescer.is_full()
+    }
+
+    /// Whether there is room for a request, and one that is full, or has waited long enough, or that a mark waits for.
+    fn may_send(&self) -> bool {
+        let due = || self.linger_ends().is_some_and(|end| end <= Instant::now());
+        self.core.has_room()
+            && !self.coalescer.is_empty()
+            && (self.coalescer.is_full() || self.mark.is_some() || due())
+    }
+
+    fn linger_ends(&self) -> Option<Instant> {
+        self.coalescer.since().map(|since| since + self.linger)
+    }
+
+    /// When to go on if nothing comes; the end of the linger only where something can be done about it.
+    fn wake_at(&self, sends: bool) -> Option<Instant> {
         let core = self.core.next_wake().map(|at| self.clock.instant(at));
-        let linger = self
-            .coalescer
-            .since()
-            .filter(|_| self.core.has_room())
-            .map(|since| since + self.linger);
+        let linger = self.linger_ends().filter(|_| !sends && self.core.has_room());
         core.into_iter().chain(linger).min()
     }
 
-    // From the host.
-
-    fn feed(&mut self, feed: Feed) {
-        match feed {
-            Feed::Rows(batch) => self.coalescer.push(batch),
-            Feed::Barrier { epoch, reply } => self.waiting = Some(Waiting::Barrier { epoch, reply }),
-            Feed::EndOfData { reply } => self.waiting = Some(Waiting::EndOfData { reply }),
-        }
-    }
-
-    fn control(&mut self, control: Control) {
-        let Control::Commit {
+    fn commit(&mut self, commit: Commit) {
+        let Commit {
             epoch,
             entries,
             reply,
-        } = control;
+        } = commit;
         self.committed = Some(reply);
         self.tell(Input::Commit { epoch, entries });
     }
 
-    /// Gives the core what is full, what has waited long enough, or what a barrier waits for; as far as there is room.
-    fn hand_over(&mut self) -> Result<(), SinkError> {
-        let schema = Arc::clone(self.encoder.wire_schema());
-        while self.core.has_room() && !self.coalescer.is_empty() {
-            let due = self
-                .coalescer
-                .since()
-                .is_some_and(|since| since + self.linger <= Instant::now());
-            if !self.coalescer.is_full() && self.waiting.is_none() && !due {
-                break;
-            }
-            for payload in self.coalescer.take(&schema, &self.encoder)? {
-                self.next_batch += 1;
-                let (id, rows) = (BatchId(self.next_batch), RowCount(payload.rows as u64));
-                let bytes = payload.message.len() as u64;
-                self.payloads.insert(id, (rows, payload.message));
-                self.tell(Input::Batch { id, rows, bytes });
-            }
-        }
-        if !self.coalescer.is_empty() {
+    /// Gives the core one request.
+    fn send(&mut self) -> Result<(), SinkError> {
+        let Some(payload) = self.coalescer.take(&self.encoder)? else {
             return Ok(());
+        };
+        self.next_batch += 1;
+        let (id, rows) = (BatchId(self.next_batch), RowCount(payload.rows as u64));
+        let bytes = payload.message.len() as u64;
+        self.payloads.insert(id, (rows, payload.message));
+        self.tell(Input::Batch { id, rows, bytes });
+        Ok(())
+    }
+
+    /// Tells the core of a mark when everything before it is handed over.
+    fn pass_mark(&mut self) {
+        if !self.coalescer.is_empty() {
+            return;
         }
-        match self.waiting.take() {
+        match self.mark.take() {
             None => {}
-            Some(Waiting::Barrier { epoch, reply }) => {
+            Some(Mark::Barrier { epoch, reply }) => {
                 self.prepared = Some(reply);
                 self.tell(Input::Barrier { epoch });
             }
-            Some(Waiting::EndOfData { reply }) => {
+            Some(Mark::EndOfData { reply }) => {
                 self.closed = Some(reply);
                 self.tell(Input::EndOfData);
             }
         }
-        Ok(())
     }
 
     // From BigQuery.
 
-    fn done(&mut self, done: Result<Done, tokio::task::JoinError>) -> Result<(), SinkError> {
+    fn done(&mut self, done: Result<Done, JoinError>) -> Result<(), SinkError> {
         let done =
             done.map_err(|error| SinkError::internal("a call to BigQuery broke off").with_source(error))?;
         match done {
@@ -300,17 +302,18 @@ impl Driver {
     fn answer(&mut self, connection: Generation, event: AppendEvent) -> Result<(), SinkError> {
         let input = match event {
             AppendEvent::Answer(answer) => {
-                let request = self
-                    .connections
-                    .get_mut(&connection)
-                    .and_then(|open| open.unanswered.pop_front());
-                let Some(request) = request else {
-                    return Err(SinkError::external(
-                        "BigQuery answered a request that was not sent",
-                    ));
+                let Some(open) = self.connections.get_mut(&connection) else {
+                    return Ok(());
+                };
+                let Some(request) = open.unanswered.pop_front() else {
+                    let table = &self.table;
+                    return Err(SinkError::external(format!(
+                        "BigQuery answered a request to append to {table} that was not sent"
+                    )));
                 };
                 match answer.result {
                     Ok(offset) => {
+                        open.acknowledged = true;
                         let offset = offset.and_then(|offset| u64::try_from(offset).ok());
                         Input::AppendAcked {
                             connection,
@@ -319,6 +322,9 @@ impl Driver {
                         }
                     }
                     Err(refusal) => {
+                        if !open.acknowledged {
+                            open.sender.open_again();
+                        }
                         let fault = translate::refusal_fault(&refusal);
                         Input::AppendFailed {
                             connection,
@@ -379,7 +385,7 @@ impl Driver {
                 Command::Closed => reply(self.closed.take(), ()),
                 // The transport has dropped the refused token already; the next call asks for a new one.
                 Command::RefreshCredentials => {
-                    tracing::info!("BigQuery did not take the token; getting another")
+                    tracing::info!("BigQuery did not take the token; getting another");
                 }
                 Command::Notice(notice) => self.notice(&notice),
                 Command::Fail(failure) => return Err(translate::failure(&failure)),
@@ -407,6 +413,7 @@ impl Driver {
         let connection = Connection {
             sender: opened.sender,
             unanswered: VecDeque::new(),
+            acknowledged: false,
             abort,
         };
         self.connections.insert(generation, connection);
@@ -430,13 +437,11 @@ impl Driver {
             })
             .now_or_never();
         // A call that is over says why at its receiver; the core then sends everything again.
-        if let Some(Ok(())) = sent {
+        if sent
+            .expect("the queue holds as many requests as may be unanswered")
+            .is_ok()
+        {
             connection.unanswered.push_back(request);
-        } else {
-            debug_assert!(
-                sent.is_some(),
-                "the queue holds as many requests as may be unanswered"
-            );
         }
     }
 
@@ -488,9 +493,22 @@ impl Driver {
                 rows,
                 lost,
             } => {
+                let counter = if *lost {
+                    &counters.rows_lost
+                } else {
+                    &counters.rows_assumed_visible
+                };
+                Counters::add(counter, rows.0);
                 tracing::error!(%stream, ?epoch, %rows, lost, "accepted a commit that cannot be shown to be visible");
             }
         }
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => pending().await,
     }
 }
 

@@ -3,13 +3,14 @@
 mod coalesce;
 mod driver;
 mod start;
+#[cfg(test)]
+mod tests;
 mod translate;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -28,7 +29,7 @@ use crate::error::SinkError;
 use crate::host::{Barrier, CloseReason, Committed, Prepared, Restored, SinkOperator, Task};
 use crate::options::SinkOptions;
 use crate::transport::Transport;
-use driver::{Clock, Control, Driver, Feed};
+use driver::{Clock, Commit, Driver, Feed, Mark};
 
 /// What the subtasks of one process share: the connection, the tokens, the counters.
 #[derive(Clone, Debug)]
@@ -80,6 +81,10 @@ pub struct Counters {
     pub values_truncated: AtomicU64,
     /// Flushes that had been done before.
     pub already_flushed: AtomicU64,
+    /// Rows of commits that could not be shown to be visible and count as visible (`commit.unprovable = 'assume_visible'`).
+    pub rows_assumed_visible: AtomicU64,
+    /// Rows of commits that could not be shown to be visible and count as lost (`commit.unprovable = 'accept_loss'`).
+    pub rows_lost: AtomicU64,
 }
 
 impl Counters {
@@ -89,21 +94,25 @@ impl Counters {
 }
 
 /// One subtask of the sink.
+///
+/// The work is done by a task of its own, which lives from `on_start` to `on_close`, to the first error, or to the drop of the sink,
+/// whichever is first. A call whose future is dropped before its end also ends it: what of the call happened is not known, so the
+/// only way on is a new instance, restored from the newest completed checkpoint.
 pub struct BigQuerySink {
     options: Arc<SinkOptions>,
     columns: SchemaRef,
     task: Task,
     environment: Environment,
+    /// Taken out during a call, and put back when it went well.
     running: Option<Running>,
 }
 
-/// The sink after its start.
+/// The sink between its start and its end.
 struct Running {
     encoder: Arc<RowEncoder>,
     feed: mpsc::Sender<Feed>,
-    control: mpsc::Sender<Control>,
-    failure: oneshot::Receiver<SinkError>,
-    _task: AbortOnDropHandle<()>,
+    commits: mpsc::Sender<Commit>,
+    task: AbortOnDropHandle<Result<(), SinkError>>,
 }
 
 impl BigQuerySink {
@@ -160,27 +169,55 @@ impl BigQuerySink {
         Ok((core, clock))
     }
 
-    /// The error of the sink's own task, once it has ended.
-    async fn failed(&mut self) -> SinkError {
-        let Some(running) = &mut self.running else {
-            return SinkError::internal("the sink was called before its start or after its end");
-        };
-        (&mut running.failure)
-            .await
-            .unwrap_or_else(|_| SinkError::internal("the sink's task ended without saying why"))
+    fn take_running(&mut self) -> Result<Running, SinkError> {
+        self.running.take().ok_or_else(|| {
+            SinkError::internal(
+                "the sink was called before its start, after its end or an error, or after a call that was given up",
+            )
+        })
     }
 
+    fn convert(&self, encoder: &RowEncoder, batch: &RecordBatch) -> Result<RecordBatch, SinkError> {
+        let counters = &self.environment.counters;
+        let converted = encoder.convert(batch).map_err(|error| {
+            if let ConvertError::Rows(rows) = &error {
+                Counters::add(&counters.rows_rejected, rows.rows.len() as u64);
+            }
+            translate::convert_error(error)
+        })?;
+        Counters::add(&counters.values_truncated, converted.truncated);
+        Ok(converted.batch)
+    }
+}
+
+impl Running {
     async fn feed(&mut self, feed: Feed) -> Result<(), SinkError> {
-        match &self.running {
-            Some(running) if running.feed.send(feed).await.is_ok() => Ok(()),
-            _ => Err(self.failed().await),
+        match self.feed.send(feed).await {
+            Ok(()) => Ok(()),
+            Err(_) => Err(self.failure().await),
         }
     }
 
-    async fn reply<T>(&mut self, reply: oneshot::Receiver<T>) -> Result<T, SinkError> {
-        match reply.await {
+    async fn commit(&mut self, commit: Commit) -> Result<(), SinkError> {
+        match self.commits.send(commit).await {
+            Ok(()) => Ok(()),
+            Err(_) => Err(self.failure().await),
+        }
+    }
+
+    async fn answer<T>(&mut self, answer: oneshot::Receiver<T>) -> Result<T, SinkError> {
+        match answer.await {
             Ok(value) => Ok(value),
-            Err(_) => Err(self.failed().await),
+            Err(_) => Err(self.failure().await),
+        }
+    }
+
+    /// Why the task ended, which it has or is about to; asked for once, since `self` is not kept after an error.
+    async fn failure(&mut self) -> SinkError {
+        match (&mut self.task).await {
+            Ok(Err(error)) => error,
+            Ok(Ok(())) => SinkError::internal("the sink's task ended before the sink"),
+            Err(broken) => SinkError::internal("the sink's task broke off").with_source(broken),
         }
     }
 }
@@ -188,12 +225,15 @@ impl BigQuerySink {
 #[async_trait]
 impl SinkOperator for BigQuerySink {
     async fn on_start(&mut self, restored: Option<Restored>) -> Result<(), SinkError> {
+        if self.running.is_some() {
+            return Err(SinkError::internal("the sink was started twice"));
+        }
         let (core, clock) = self.core(restored)?;
         let encoder =
             Arc::new(start::row_encoder(&self.options, &self.columns, &self.environment, true).await?);
+        // The queues hold one entry: what is beyond waits in the host's call, which is its backpressure.
         let (feed, feeds) = mpsc::channel(1);
-        let (control, controls) = mpsc::channel(1);
-        let (report, failure) = oneshot::channel();
+        let (commits, commits_out) = mpsc::channel(1);
         let driver = Driver::new(
             core,
             clock,
@@ -201,50 +241,33 @@ impl SinkOperator for BigQuerySink {
             &self.options,
             &self.environment,
         );
-        let task = tokio::spawn(async move {
-            if let Err(error) = driver.run(feeds, controls).await {
-                // A host that has gone away does not need the reason.
-                drop(report.send(error));
-            }
-        });
+        let task = AbortOnDropHandle::new(tokio::spawn(driver.run(feeds, commits_out)));
         self.running = Some(Running {
             encoder,
             feed,
-            control,
-            failure,
-            _task: AbortOnDropHandle::new(task),
+            commits,
+            task,
         });
         Ok(())
     }
 
     async fn process_batch(&mut self, batch: RecordBatch) -> Result<(), SinkError> {
-        if batch.num_rows() == 0 {
-            return Ok(());
+        let mut running = self.take_running()?;
+        if batch.num_rows() > 0 {
+            let rows = self.convert(&running.encoder, &batch)?;
+            running.feed(Feed::Rows(rows)).await?;
         }
-        let Some(running) = &self.running else {
-            return Err(self.failed().await);
-        };
-        let converted = match running.encoder.convert(&batch) {
-            Ok(converted) => converted,
-            Err(error) => {
-                if let ConvertError::Rows(rows) = &error {
-                    Counters::add(&self.environment.counters.rows_rejected, rows.rows.len() as u64);
-                }
-                return Err(translate::convert_error(error));
-            }
-        };
-        Counters::add(&self.environment.counters.values_truncated, converted.truncated);
-        self.feed(Feed::Rows(converted.batch)).await
+        self.running = Some(running);
+        Ok(())
     }
 
     async fn handle_checkpoint(&mut self, barrier: Barrier) -> Result<Prepared, SinkError> {
+        let mut running = self.take_running()?;
         let (reply, prepared) = oneshot::channel();
-        self.feed(Feed::Barrier {
-            epoch: barrier.epoch,
-            reply,
-        })
-        .await?;
-        let (state, commit): (SubtaskState, CommitList) = self.reply(prepared).await?;
+        let epoch = barrier.epoch;
+        running.feed(Feed::Mark(Mark::Barrier { epoch, reply })).await?;
+        let (state, commit) = running.answer(prepared).await?;
+        self.running = Some(running);
         Ok(Prepared {
             state: state.encode().into(),
             commit: commit.encode().into(),
@@ -257,51 +280,43 @@ impl SinkOperator for BigQuerySink {
         epoch: Epoch,
         commits: &BTreeMap<SubtaskIndex, Bytes>,
     ) -> Result<Committed, SinkError> {
-        let mut entries = BTreeMap::new();
-        for (&subtask, bytes) in commits {
-            let list = CommitList::decode(bytes).map_err(|error| {
-                SinkError::user(format!(
-                    "the commit entry of checkpoint {epoch} for subtask {subtask} cannot be read: {error}"
-                ))
-                .with_source(error)
-            })?;
-            entries.insert(subtask, list);
-        }
+        let mut running = self.take_running()?;
+        let entries = read_commits(epoch, commits)?;
         let (reply, committed) = oneshot::channel();
-        let control = Control::Commit {
-            epoch,
-            entries,
-            reply,
-        };
-        match &self.running {
-            Some(running) if running.control.send(control).await.is_ok() => {}
-            _ => return Err(self.failed().await),
-        }
-        let rows = self.reply(committed).await?;
+        running
+            .commit(Commit {
+                epoch,
+                entries,
+                reply,
+            })
+            .await?;
+        let rows = running.answer(committed).await?;
+        self.running = Some(running);
         Ok(Committed { rows })
     }
 
     async fn handle_tick(&mut self) -> Result<(), SinkError> {
-        let Some(running) = &mut self.running else {
-            return Ok(());
-        };
-        match running.failure.try_recv() {
-            Ok(error) => Err(error),
-            Err(oneshot::error::TryRecvError::Empty) => Ok(()),
-            Err(oneshot::error::TryRecvError::Closed) => {
-                Err(SinkError::internal("the sink's task ended without saying why"))
-            }
+        let mut running = self.take_running()?;
+        if running.task.is_finished() {
+            return Err(running.failure().await);
         }
+        self.running = Some(running);
+        Ok(())
     }
 
     async fn on_close(&mut self, reason: CloseReason) -> Result<(), SinkError> {
-        if reason == CloseReason::EndOfData && self.running.is_some() {
+        if reason == CloseReason::EndOfData {
+            let mut running = self.take_running()?;
             let (reply, closed) = oneshot::channel();
-            self.feed(Feed::EndOfData { reply }).await?;
-            self.reply(closed).await?;
+            running.feed(Feed::Mark(Mark::EndOfData { reply })).await?;
+            running.answer(closed).await?;
+            self.running = Some(running);
         }
-        // Dropping the task drops its connections. Nothing is finalized (invariant 9) and nothing is published.
-        self.running = None;
+        if let Some(running) = self.running.take() {
+            // The end of the task is the end of its connections. Nothing is finalized (invariant 9) and nothing more is published.
+            running.task.abort();
+            drop(running.task.await);
+        }
         Ok(())
     }
 }
@@ -331,5 +346,16 @@ fn read_union(table: &str, restored: &Restored) -> Result<RestoredUnion, SinkErr
         .map_err(|error| SinkError::user(error.to_string()).with_source(error))
 }
 
-/// Longest wait for the table at the start: an engine allows two minutes for all of it (arroyo.md 2.2).
-const START_BUDGET: Duration = Duration::from_secs(15);
+fn read_commits(
+    epoch: Epoch,
+    commits: &BTreeMap<SubtaskIndex, Bytes>,
+) -> Result<BTreeMap<SubtaskIndex, CommitList>, SinkError> {
+    let read = |(&subtask, bytes): (&SubtaskIndex, &Bytes)| match CommitList::decode(bytes) {
+        Ok(list) => Ok((subtask, list)),
+        Err(error) => Err(SinkError::user(format!(
+            "the commit entry of checkpoint {epoch} for subtask {subtask} cannot be read: {error}"
+        ))
+        .with_source(error)),
+    };
+    commits.iter().map(read).collect()
+}

@@ -8,11 +8,15 @@ use bigquery_write_proto::wire::TableSchema;
 use tokio::time::{Instant, sleep};
 use tonic::Code;
 
-use super::{Environment, START_BUDGET};
+use super::Environment;
 use crate::error::SinkError;
 use crate::options::{CreateTable, SinkOptions};
 use crate::tables::create_table_if_missing;
 use crate::transport::CallError;
+
+/// For so long what passes is retried; with the deadline of the last call and the creation of a table it stays within the two minutes
+/// that an engine allows a start (arroyo.md 2.2).
+const BUDGET: Duration = Duration::from_secs(15);
 
 /// The encoder for the table's schema, which the default stream tells (`GetWriteStream`, view FULL). With `create`, a missing table
 /// is made first if the options ask for it.
@@ -48,7 +52,7 @@ async fn table_schema(
     environment: &Environment,
     made_just_now: bool,
 ) -> Result<TableSchema, CallError> {
-    let deadline = Instant::now() + START_BUDGET;
+    let deadline = Instant::now() + BUDGET;
     let mut pause = Duration::from_millis(100);
     loop {
         let error = match environment.transport.table_schema(&options.table).await {

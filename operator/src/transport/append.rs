@@ -90,10 +90,11 @@ pub struct SendError;
 pub struct AppendSender {
     requests: mpsc::Sender<AppendRowsRequest>,
     /// What the first request carries besides its rows (write-api.md 1.2).
-    opening: Option<Opening>,
+    opening: Opening,
+    opens: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Opening {
     stream: String,
     writer_schema: Bytes,
@@ -156,7 +157,8 @@ pub(super) fn open(
     AppendConnection {
         sender: AppendSender {
             requests: sender,
-            opening: Some(opening),
+            opening,
+            opens: true,
         },
         receiver: AppendReceiver {
             inner,
@@ -197,12 +199,12 @@ impl AppendSender {
             ..Default::default()
         };
         // Later requests leave these out: the server would check or parse them again (write-api.md 1.2).
-        if let Some(Opening {
-            stream,
-            writer_schema,
-            trace_id,
-        }) = self.opening.take()
-        {
+        if std::mem::take(&mut self.opens) {
+            let Opening {
+                stream,
+                writer_schema,
+                trace_id,
+            } = self.opening.clone();
             rows.writer_schema = Some(ArrowSchema {
                 serialized_schema: writer_schema,
             });
@@ -212,6 +214,12 @@ impl AppendSender {
         wire.rows = Some(Rows::ArrowRows(rows));
         place.send(wire);
         Ok(())
+    }
+
+    /// The next request opens the call again: stream, writer schema and trace id go with it. For after a refusal of the first
+    /// request, since the server may not have kept what came with it.
+    pub fn open_again(&mut self) {
+        self.opens = true;
     }
 }
 
