@@ -167,7 +167,8 @@ impl Driver {
             self.pass_mark();
             self.carry_out()?;
             let sends = self.may_send();
-            let takes = !sends && self.may_take();
+            // One full request is held beside the window, and nothing is fed behind a mark: the host's call waits for its answer.
+            let takes = !sends && !self.coalescer.is_full();
             let wake = self.wake_at(sends);
             tokio::select! {
                 biased;
@@ -192,12 +193,6 @@ impl Driver {
     }
 
     // From the host.
-
-    /// Rows are held up to one full request beside the window; none behind a mark that is not answered.
-    fn may_take(&self) -> bool {
-        let marked = self.mark.is_some() || self.prepared.is_some() || self.closed.is_some();
-        !marked && !self.coalescer.is_full()
-    }
 
     /// Whether there is room for a request, and one that is full, or has waited long enough, or that a mark waits for.
     fn may_send(&self) -> bool {

@@ -134,6 +134,7 @@ async fn what_is_left_of_a_full_request_waits_since_its_own_arrival() {
         .push(encoder.convert(&sized([1_500_000])).unwrap().batch)
         .unwrap();
     assert_eq!(coalescer.since(), Some(begin));
+    sleep(Duration::from_millis(30)).await;
     assert_eq!(coalescer.take(&encoder).unwrap().unwrap().rows, 1);
     assert_eq!(coalescer.since(), Some(begin + Duration::from_millis(150)));
 }
@@ -282,9 +283,12 @@ async fn a_commit_is_done_while_rows_of_the_next_epoch_wait_for_room() {
     sink.process_batch(rows(0..3)).await.unwrap();
     let first = checkpoint(1, &mut sink).await;
     world.fault(r#"{"rpc": "AppendRows", "action": {"kind": "delay", "ms": 30000}}"#);
-    for _ in 0..3 {
-        sink.process_batch(sized((0..64).map(|_| 1000))).await.unwrap();
+    // The first fills the window and what is held beside it, the second waits in the queue.
+    for _ in 0..2 {
+        sink.process_batch(sized((0..400).map(|_| 1000))).await.unwrap();
     }
+    sleep(Duration::from_secs(1)).await;
+    assert!(world.streams()[0].0 < 200, "{:?}", world.streams());
     let begin = Instant::now();
     let committed = timeout(Duration::from_secs(1), commit(1, &first, &mut sink)).await;
     assert_eq!(committed, Ok(3));
