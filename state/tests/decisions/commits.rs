@@ -484,3 +484,29 @@ fn numbers_at_their_ends_are_no_panic() {
     bench.tell(restored(9, vec![last], Replay::Confirmed));
     assert_eq!(bench.core.incarnation(), Incarnation(u64::MAX));
 }
+
+#[test]
+fn a_commit_older_than_the_last_confirmed_one_is_behind_it_for_ever() {
+    let mut bench = Bench::prepared(|_| {});
+    bench.tell(commit(1, &[(0, list(&[info("s1", 0, 0)]))]));
+    bench.tell(flushed(1, 0));
+    bench.tell(Input::Barrier { epoch: Epoch(2) });
+    assert_eq!(bench.tell(commit(2, &[(0, list(&[]))])), [committed(2, 0)]);
+    let failure = failure(&bench.tell(commit(1, &[(0, list(&[info("s1", 0, 0)]))]))).unwrap();
+    assert_eq!(
+        failure.message,
+        "commit 1 belongs to no checkpoint this subtask prepared or restored"
+    );
+}
+
+#[test]
+fn a_quota_of_flushes_is_waited_out_no_longer_than_the_commit_may_take() {
+    // Invariant 13: commit.timeout is 600 s here, quota.timeout 900 s.
+    let mut bench = Bench::prepared(|_| {});
+    bench.tell(commit(1, &[(0, list(&[info("s1", 0, 0)]))]));
+    while failure(&bench.tell(flush_failed(1, Code::ResourceExhausted))).is_none() {
+        bench.wake();
+    }
+    let waited = bench.now.since(START).as_secs();
+    assert!((450..=600).contains(&waited), "{waited} s");
+}

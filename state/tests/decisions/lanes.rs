@@ -556,3 +556,85 @@ fn two_streams_side_by_side_are_both_in_the_commit_list() {
         "{commands:?}"
     );
 }
+
+#[test]
+fn a_stream_that_may_be_gone_is_not_left_as_flushable() {
+    // Invariant 7: after NOT_FOUND, somebody's rows at its end are no proof that ours are still there.
+    let mut bench = Bench::flowing();
+    bench.tell(batch(2));
+    bench.tell(lost(1, Code::NotFound));
+    bench.wake();
+    let failure = failure(&bench.tell(refused(2, 3, offset_fault(Code::AlreadyExists, 1)))).unwrap();
+    assert_eq!(failure.kind, FailureKind::Restart);
+}
+
+#[test]
+fn a_token_can_be_replaced_again_after_progress() {
+    let mut bench = Bench::open();
+    bench.tell(lost(1, Code::Unauthenticated));
+    bench.wake();
+    bench.tell(acked(2, 2, 0));
+    bench.tell(batch(2));
+    assert_eq!(
+        acts(bench.tell(lost(2, Code::Unauthenticated))),
+        [Command::RefreshCredentials]
+    );
+}
+
+#[test]
+fn a_connection_that_answers_is_not_given_up() {
+    let mut bench = Bench::flowing();
+    for id in 2..=4 {
+        bench.tell(batch(id));
+    }
+    // Answers come every 100 s; only 150 s of silence are too long.
+    for request in 2..=4 {
+        let commands = bench.later(Duration::from_secs(100), Input::Tick);
+        assert_eq!(commands, []);
+        bench.tell(acked(1, request, request - 1));
+    }
+}
+
+#[test]
+fn a_column_that_bigquery_has_not_noticed_takes_a_new_connection_each_time() {
+    // write-api.md 7.3: the writer schema of a stream changes with its connection only.
+    let lag = Fault {
+        storage_code: Some(StorageCode::SchemaMismatchExtraFields),
+        ..fault(Code::InvalidArgument, Place::InBand)
+    };
+    let mut bench = Bench::open();
+    assert_eq!(
+        acts(bench.tell(refused(1, 1, lag.clone()))),
+        [Command::Disconnect {
+            connection: Generation(1)
+        }]
+    );
+    assert_eq!(acts(bench.wake()), [connect(2, "s1"), append(2, 2, 0, 1)]);
+    let failure = Bench::open().exhaust(&lag);
+    assert_eq!(failure.kind, FailureKind::User);
+}
+
+#[test]
+fn quiet_time_is_no_part_of_the_rate() {
+    let large = |id| Input::Batch {
+        id: BatchId(id),
+        rows: bigquery_sink_state::RowCount(1),
+        bytes: 1_000,
+    };
+    let mut bench = Bench::with(|config| {
+        config.limits.inflight_bytes = 1_000_000;
+        config.limits.inflight_requests = 100_000;
+    });
+    bench.tell(batch(1));
+    bench.tell(created("s1"));
+    bench.tell(acked(1, 1, 0));
+    // An hour of nothing, then 1,000 bytes in 100 ms: 10,000 B/s, of which 2 s are 20,000 bytes.
+    bench.later(Duration::from_secs(3_600), large(2));
+    bench.later(Duration::from_millis(100), acked(1, 2, 1));
+    let mut id = 2;
+    while bench.core.has_room() {
+        id += 1;
+        bench.tell(large(id));
+    }
+    assert_eq!(bench.core.inflight_bytes(), 20_000);
+}

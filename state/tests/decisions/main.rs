@@ -1,5 +1,7 @@
 //! Single decisions of the core, one test each: errors, budgets, commits, restore, end of data, bytes on disk.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod bench;
 mod commits;
 mod faults;

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bigquery_sink_state::{
-    BatchId, Code, Command, CommitList, Core, CoreConfig, Epoch, Failure, FailureKind, Fault, FlushId,
-    Generation, Input, Lane, Limits, Micros, Notice, Place, Replay, RequestNumber, RestoredUnion, RowCount,
-    StreamName, SubtaskIndex, SubtaskState, Unprovable,
+    BatchId, Command, CommitList, Core, CoreConfig, Epoch, Failure, FailureKind, Fault, FlushId, Generation,
+    Input, Lane, Limits, Micros, Notice, Replay, RequestNumber, RestoredUnion, RowCount, SubtaskIndex,
+    SubtaskState, Unprovable,
 };
 
-use crate::server::{Server, fault};
+use crate::server::Server;
 
 const ROWS: u64 = 60;
 const STEPS: usize = 20_000;
@@ -22,17 +22,17 @@ pub(crate) enum Mode {
 
 /// One checkpoint as a durable store keeps it: bytes.
 #[derive(Clone, Debug)]
-struct Checkpoint {
-    epoch: Epoch,
-    states: Vec<Vec<u8>>,
-    commits: Vec<Vec<u8>>,
-    next_row: u64,
-    committed: bool,
+pub(crate) struct Checkpoint {
+    pub(crate) epoch: Epoch,
+    pub(crate) states: Vec<Vec<u8>>,
+    pub(crate) commits: Vec<Vec<u8>>,
+    pub(crate) next_row: u64,
+    pub(crate) committed: bool,
 }
 
 /// A call on its way, with who made it.
 #[derive(Debug)]
-enum Call {
+pub(crate) enum Call {
     Create {
         lane: Lane,
     },
@@ -45,49 +45,49 @@ enum Call {
 
 /// An append call: requests in order on their way there, answers on their way back.
 #[derive(Debug)]
-struct Connection {
-    generation: Generation,
-    stream: String,
-    requests: VecDeque<(RequestNumber, u64, Vec<u64>)>,
-    answers: VecDeque<(RequestNumber, Result<u64, Fault>)>,
+pub(crate) struct Connection {
+    pub(crate) generation: Generation,
+    pub(crate) stream: String,
+    pub(crate) requests: VecDeque<(RequestNumber, u64, Vec<u64>)>,
+    pub(crate) answers: VecDeque<(RequestNumber, Result<u64, Fault>)>,
 }
 
 #[derive(Debug)]
-struct Subtask {
-    core: Core,
-    payloads: BTreeMap<BatchId, Vec<u64>>,
-    calls: Vec<Call>,
-    connections: Vec<Connection>,
-    prepared: Option<(Vec<u8>, Vec<u8>)>,
-    committed: bool,
-    failed: Option<Failure>,
+pub(crate) struct Subtask {
+    pub(crate) core: Core,
+    pub(crate) payloads: BTreeMap<BatchId, Vec<u64>>,
+    pub(crate) calls: Vec<Call>,
+    pub(crate) connections: Vec<Connection>,
+    pub(crate) prepared: Option<(Vec<u8>, Vec<u8>)>,
+    pub(crate) committed: bool,
+    pub(crate) failed: Option<Failure>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Host {
-    choices: VecDeque<u16>,
-    mode: Mode,
+    pub(crate) choices: VecDeque<u16>,
+    pub(crate) mode: Mode,
     pub(crate) server: Server,
     pub(crate) trace: Vec<String>,
     pub(crate) met: BTreeMap<&'static str, u64>,
-    now: Micros,
-    subtasks: Vec<Subtask>,
+    pub(crate) now: Micros,
+    pub(crate) subtasks: Vec<Subtask>,
     /// Appends of dead incarnations that may land at any time, in order per connection.
-    zombies: Vec<Connection>,
-    store: Option<Checkpoint>,
-    next_row: u64,
-    epoch: Epoch,
-    barrier_open: bool,
-    committing: bool,
-    batches: u64,
+    pub(crate) zombies: Vec<Connection>,
+    pub(crate) store: Option<Checkpoint>,
+    pub(crate) next_row: u64,
+    pub(crate) epoch: Epoch,
+    pub(crate) barrier_open: bool,
+    pub(crate) committing: bool,
+    pub(crate) batches: u64,
     /// Who created a stream (invariant 2), and which are left for good (invariant 7).
-    creators: BTreeMap<String, (u64, usize)>,
-    left: BTreeSet<String>,
+    pub(crate) creators: BTreeMap<String, (u64, usize)>,
+    pub(crate) left: BTreeSet<String>,
     /// What each (stream, offset) was ever asked to hold (invariant 4).
-    assigned: BTreeMap<(String, u64), Vec<u64>>,
-    life: u64,
-    visible_before: BTreeSet<u64>,
-    done: bool,
+    pub(crate) assigned: BTreeMap<(String, u64), Vec<u64>>,
+    pub(crate) life: u64,
+    pub(crate) visible_before: BTreeSet<u64>,
+    pub(crate) done: bool,
 }
 
 impl Host {
@@ -141,13 +141,13 @@ impl Host {
     }
 
     /// 0 once the schedule is used up: everything goes on.
-    fn choose(&mut self, of: usize) -> usize {
+    pub(crate) fn choose(&mut self, of: usize) -> usize {
         self.choices
             .pop_front()
             .map_or(0, |choice| usize::from(choice) % of)
     }
 
-    fn meet(&mut self, case: &'static str) {
+    pub(crate) fn meet(&mut self, case: &'static str) {
         *self.met.entry(case).or_insert(0) += 1;
     }
 
@@ -398,252 +398,9 @@ impl Host {
         }
     }
 
-    // The network.
-
-    fn finish_call(&mut self, who: usize, index: usize) {
-        let call = self.subtasks[who].calls.remove(index);
-        let fate = if self.mode == Mode::Calm {
-            0
-        } else {
-            self.choose(12)
-        };
-        let code = [
-            Code::Unavailable,
-            Code::Internal,
-            Code::DeadlineExceeded,
-            Code::ResourceExhausted,
-        ][self.choose(4)];
-        match call {
-            Call::Create { lane } => {
-                if fate == 11 {
-                    return self.tell(
-                        who,
-                        Input::CreateFailed {
-                            lane,
-                            fault: fault(code, Place::RpcEnd),
-                        },
-                    );
-                }
-                let stream = self.server.create();
-                if fate == 10 {
-                    // Created, but the answer is lost: an orphan that nobody ever writes.
-                    return self.tell(
-                        who,
-                        Input::CreateFailed {
-                            lane,
-                            fault: fault(code, Place::RpcEnd),
-                        },
-                    );
-                }
-                self.creators.insert(stream.clone(), (self.life, who));
-                self.tell(
-                    who,
-                    Input::StreamCreated {
-                        lane,
-                        stream: StreamName(stream),
-                    },
-                );
-            }
-            Call::Flush {
-                flush,
-                stream,
-                offset,
-            } => {
-                self.check_covered(&stream, offset);
-                if fate == 11 {
-                    return self.tell(
-                        who,
-                        Input::FlushFailed {
-                            flush,
-                            fault: fault(code, Place::RpcEnd),
-                        },
-                    );
-                }
-                let result = self.server.flush(&stream, offset);
-                let input = match result {
-                    _ if fate == 10 => Input::FlushFailed {
-                        flush,
-                        fault: fault(code, Place::RpcEnd),
-                    },
-                    Ok(false) if fate == 9 => Input::FlushFailed {
-                        flush,
-                        fault: fault(Code::AlreadyExists, Place::RpcEnd),
-                    },
-                    Ok(_) => Input::FlushDone {
-                        flush,
-                        offset: i64::try_from(offset).unwrap(),
-                    },
-                    Err(fault) => Input::FlushFailed { flush, fault },
-                };
-                self.tell(who, input);
-            }
-        }
-    }
-
-    /// The server takes, or refuses, the next request of a connection.
-    fn serve(&mut self, who: usize, index: usize) {
-        let open = &mut self.subtasks[who].connections[index];
-        let (request, offset, rows) = open.requests.pop_front().unwrap();
-        let stream = open.stream.clone();
-        let fate = if self.mode == Mode::Calm {
-            0
-        } else {
-            self.choose(30)
-        };
-        let code = [
-            Code::Internal,
-            Code::Unavailable,
-            Code::ResourceExhausted,
-            Code::Aborted,
-        ][self.choose(4)];
-        let answer = match fate {
-            29 => Err(fault(code, Place::InBand)),
-            28 => {
-                drop(self.server.append(&stream, offset, &rows));
-                Err(fault(Code::Internal, Place::InBand))
-            }
-            27 if !self.server.streams[&stream].gone => Err(fault(Code::FailedPrecondition, Place::InBand)),
-            25 if offset > 0 => {
-                // The server's end is stale (write-api.md 2.7).
-                Err(Fault {
-                    expected_offset: Some(offset - 1),
-                    ..fault(Code::OutOfRange, Place::InBand)
-                })
-            }
-            26 => {
-                let gone = &mut self.server.streams.get_mut(&stream).unwrap().gone;
-                *gone = true;
-                Err(fault(Code::NotFound, Place::InBand))
-            }
-            _ => self.server.append(&stream, offset, &rows),
-        };
-        // A stream that is gone with rows of a complete checkpoint would end the run for good (invariant 11).
-        let answers = &self.subtasks[who].connections[index].answers;
-        let unconfirmed = self
-            .store
-            .as_ref()
-            .is_some_and(|checkpoint| !checkpoint.committed);
-        let owed = unconfirmed || self.committing || answers.iter().any(|(_, answer)| answer.is_err());
-        let state = self.server.streams.get_mut(&stream).unwrap();
-        state.gone &= !owed || state.rows.is_empty();
-        if state.gone {
-            self.trace.push(format!("{stream} is gone"));
-        }
-        self.subtasks[who].connections[index]
-            .answers
-            .push_back((request, answer));
-    }
-
-    fn deliver(&mut self, who: usize, index: usize) {
-        let ends = self.mode == Mode::FaultsAndCrashes && self.choose(3) == 1;
-        let refused = matches!(
-            self.subtasks[who].connections[index].answers.front(),
-            Some((_, Err(_)))
-        );
-        if ends && refused {
-            return self.end_with_the_answer(who, index);
-        }
-        let open = &mut self.subtasks[who].connections[index];
-        let (request, answer) = open.answers.pop_front().unwrap();
-        let connection = open.generation;
-        self.tell(
-            who,
-            match answer {
-                Ok(offset) => Input::AppendAcked {
-                    connection,
-                    request,
-                    offset: Some(offset),
-                },
-                Err(fault) => Input::AppendFailed {
-                    connection,
-                    request,
-                    fault,
-                },
-            },
-        );
-    }
-
-    /// The refusal comes as the status of the call, which is no contract either way (write-api.md 3.1).
-    fn end_with_the_answer(&mut self, who: usize, index: usize) {
-        let open = self.subtasks[who].connections.remove(index);
-        let connection = open.generation;
-        let fault = Fault {
-            place: Place::RpcEnd,
-            ..open.answers[0].1.clone().unwrap_err()
-        };
-        if self.choose(2) == 1 {
-            self.zombies.push(open);
-        }
-        self.meet("answered by the call's end");
-        self.tell(who, Input::ConnectionLost { connection, fault });
-    }
-
-    /// The connection breaks; requests on their way are lost or land later, answers are lost.
-    fn lose_connection(&mut self) {
-        let who = self.choose(self.subtasks.len());
-        if self.subtasks[who].connections.is_empty() {
-            return;
-        }
-        let open = self.subtasks[who].connections.remove(0);
-        let (connection, stream) = (open.generation, open.stream.clone());
-        if self.choose(2) == 1 {
-            self.zombies.push(open);
-        }
-        let fencing = if self.server.streams[&stream].gone {
-            Code::Internal
-        } else {
-            Code::FailedPrecondition
-        };
-        let code = [Code::Unavailable, Code::Aborted, Code::Internal, fencing][self.choose(4)];
-        self.tell(
-            who,
-            Input::ConnectionLost {
-                connection,
-                fault: fault(code, Place::RpcEnd),
-            },
-        );
-    }
-
-    /// A request of a dead connection lands after all.
-    fn zombie(&mut self) {
-        if self.zombies.is_empty() {
-            return;
-        }
-        let index = self.choose(self.zombies.len());
-        let Some((_, offset, rows)) = self.zombies[index].requests.pop_front() else {
-            self.zombies.remove(index);
-            return;
-        };
-        let stream = self.zombies[index].stream.clone();
-        if self.server.append(&stream, offset, &rows).is_ok() {
-            self.meet("zombie append landed");
-        }
-    }
-
-    /// Invariant 8: an answer that belongs to no live connection changes nothing.
-    fn stale_answer(&mut self) {
-        let who = self.choose(self.subtasks.len());
-        let connection = Generation(9_999);
-        self.tell(
-            who,
-            Input::AppendAcked {
-                connection,
-                request: RequestNumber(1),
-                offset: Some(0),
-            },
-        );
-        self.tell(
-            who,
-            Input::ConnectionLost {
-                connection,
-                fault: fault(Code::Unavailable, Place::RpcEnd),
-            },
-        );
-    }
-
     // Commands.
 
-    fn tell(&mut self, who: usize, input: Input) {
+    pub(crate) fn tell(&mut self, who: usize, input: Input) {
         self.trace.push(format!("{} {who} <- {input:?}", self.now.0));
         self.subtasks[who].core.handle(self.now, input);
         while let Some(command) = self.subtasks[who].core.poll() {
@@ -776,7 +533,7 @@ impl Host {
     }
 
     /// Invariant 1: nothing is flushed that no complete checkpoint names.
-    fn check_covered(&self, stream: &str, offset: u64) {
+    pub(crate) fn check_covered(&self, stream: &str, offset: u64) {
         let checkpoint = self
             .store
             .as_ref()

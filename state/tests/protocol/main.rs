@@ -3,7 +3,10 @@
 //! Every row is a number. After each step the model checks what a reader would see; the numbers of the invariants (ARCHITECTURE.md)
 //! stand at the checks. A schedule is a list of choices; where it ends, everything simply goes on to the end.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod host;
+mod network;
 mod server;
 
 use proptest::prelude::*;

@@ -84,7 +84,7 @@ pub(crate) fn fault(code: Code, place: Place) -> Fault {
 fn offset_fault(code: Code, expected: u64, received: u64) -> Fault {
     Fault {
         // The text does not always tell.
-        expected_offset: (received % 2 == 0).then_some(expected),
+        expected_offset: received.is_multiple_of(2).then_some(expected),
         message: format!("expected offset {expected}, received {received}"),
         ..fault(code, Place::InBand)
     }
