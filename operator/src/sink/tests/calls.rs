@@ -168,6 +168,22 @@ async fn a_stop_publishes_nothing_and_leaves_no_task_and_no_connection() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_a_full_window() {
+    let world = World::with(&[("write.append.bytes", "64KiB"), ("write.inflight.bytes", "64KiB")]);
+    world.fault(r#"{"rpc": "AppendRows", "action": {"kind": "delay", "ms": 60000}}"#);
+    let mut sink = world.start(None).await;
+    // The window, what is held beside it, and the queue.
+    for _ in 0..2 {
+        sink.process_batch(rows(0..20_000)).await.unwrap();
+    }
+    let begin = Instant::now();
+    sink.on_close(CloseReason::Stop).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((world.handle.connections(), begin.elapsed().as_secs()), (0, 1));
+    assert_eq!(world.visible(), NOTHING);
+}
+
+#[tokio::test(start_paused = true)]
 async fn dropping_a_sink_ends_its_connection() {
     let world = World::new();
     let mut sink = world.start(None).await;
