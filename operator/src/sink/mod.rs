@@ -128,7 +128,8 @@ impl BigQuerySink {
         }
     }
 
-    /// Looks the table up, creates it if asked to, and checks the columns against it, as the start of a run does.
+    /// Looks the table up and checks the columns against it, as the start of a run does, but creates nothing: a missing table that the
+    /// start would create passes if BigQuery takes its columns.
     ///
     /// # Errors
     /// A missing table, a missing permission, or every column that does not fit.
