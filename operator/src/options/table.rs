@@ -520,7 +520,9 @@ impl Accepts {
 /// The table as Markdown: what works first, then what is known and not yet supported.
 #[must_use]
 pub fn describe() -> String {
-    let mut page = String::from("# Options of the sink\n\n| option | default | accepts | meaning |\n| --- | --- | --- | --- |\n");
+    let mut page = String::from(
+        "# Options of the sink\n\n| option | default | accepts | meaning |\n| --- | --- | --- | --- |\n",
+    );
     for spec in OPTIONS.iter().filter(|spec| spec.step == Step::Now) {
         let default = match spec.default {
             OptionDefault::Required => "required".to_owned(),

@@ -13,7 +13,7 @@ use bigquery_sink_state::{
 use bigquery_write_proto::names::{self, TableName};
 use bigquery_write_proto::rows::RowEncoder;
 use bytes::Bytes;
-use futures::future::{AbortHandle, Abortable, FutureExt as _};
+use futures::future::{AbortHandle, Abortable};
 use futures::stream::{BoxStream, SelectAll, StreamExt as _, unfold};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet, yield_now};
@@ -24,7 +24,7 @@ use super::{Counters, Environment, translate};
 use crate::error::SinkError;
 use crate::options::SinkOptions;
 use crate::transport::{
-    AppendEvent, AppendReceiver, AppendRequest, AppendSender, CallError, TRACE_ID, Transport,
+    AppendEvent, AppendReceiver, AppendRequest, AppendSender, CallError, SendError, TRACE_ID, Transport,
 };
 
 /// Flushes under way at a time: 128 streams commit within two round trips (design.md section 11), on one HTTP/2 connection.
@@ -360,7 +360,7 @@ impl Driver {
                     offset,
                     batch,
                 } => {
-                    self.append(connection, request, offset, batch);
+                    self.append(connection, request, offset, batch)?;
                 }
                 Command::Release { batch } => {
                     if let Some((rows, _)) = self.payloads.remove(&batch) {
@@ -415,29 +415,35 @@ impl Driver {
         Ok(())
     }
 
-    fn append(&mut self, generation: Generation, request: RequestNumber, offset: NextOffset, batch: BatchId) {
+    fn append(
+        &mut self,
+        generation: Generation,
+        request: RequestNumber,
+        offset: NextOffset,
+        batch: BatchId,
+    ) -> Result<(), SinkError> {
         let Some(connection) = self.connections.get_mut(&generation) else {
-            return;
+            return Ok(());
         };
         let (_, rows) = self
             .payloads
             .get(&batch)
             .expect("the core appends what it was given and has not released");
         let offset = i64::try_from(offset.0).expect("the core keeps offsets within i64");
-        let sent = connection
-            .sender
-            .send(AppendRequest {
-                offset,
-                rows: rows.clone(),
-            })
-            .now_or_never();
-        // A call that is over says why at its receiver; the core then sends everything again.
-        if sent
-            .expect("the queue holds as many requests as may be unanswered")
-            .is_ok()
-        {
-            connection.unanswered.push_back(request);
+        let append = AppendRequest {
+            offset,
+            rows: rows.clone(),
+        };
+        match connection.sender.try_send(append) {
+            Ok(()) => connection.unanswered.push_back(request),
+            // The receiver says why; the core then sends everything again.
+            Err(SendError::Over) => {}
+            Err(error @ SendError::Full) => {
+                let message = "more requests were sent than may be unanswered";
+                return Err(SinkError::internal(message).with_source(error));
+            }
         }
+        Ok(())
     }
 
     fn start_flushes(&mut self) -> Result<(), SinkError> {

@@ -12,6 +12,7 @@ use bigquery_write_proto::wire::{
 use bytes::Bytes;
 use thiserror::Error;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::task::AbortOnDropHandle;
@@ -80,10 +81,16 @@ impl AppendRefusal {
     }
 }
 
-/// The call is over; the receiver says why.
+/// Why a request was not handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the append call is over")]
-pub struct SendError;
+pub enum SendError {
+    /// The call is over; the receiver says why.
+    #[error("the append call is over")]
+    Over,
+    /// As many requests wait as the call has capacity for.
+    #[error("the append call's queue is full")]
+    Full,
+}
 
 /// The sending half. Dropping it lets the server answer what was sent and end the call.
 #[derive(Debug)]
@@ -183,8 +190,39 @@ impl AppendConnection {
 impl AppendSender {
     /// Hands over a request; waits while `capacity` of them wait. Requests reach the server in this order.
     /// Cancel-safe: a send that was dropped has not happened. A fault after this shows at the receiver.
+    ///
+    /// # Errors
+    /// [`SendError::Over`].
     pub async fn send(&mut self, request: AppendRequest) -> Result<(), SendError> {
-        let place = self.requests.reserve().await.map_err(|_| SendError)?;
+        let place = self
+            .requests
+            .clone()
+            .reserve_owned()
+            .await
+            .map_err(|_| SendError::Over)?;
+        place.send(self.wire(request));
+        Ok(())
+    }
+
+    /// As [`send`](Self::send), without waiting: any number in one turn of a task, which `send` is not good for, since it yields to
+    /// other tasks now and then.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    pub fn try_send(&mut self, request: AppendRequest) -> Result<(), SendError> {
+        let place = self
+            .requests
+            .clone()
+            .try_reserve_owned()
+            .map_err(|error| match error {
+                TrySendError::Closed(_) => SendError::Over,
+                TrySendError::Full(_) => SendError::Full,
+            })?;
+        place.send(self.wire(request));
+        Ok(())
+    }
+
+    fn wire(&mut self, request: AppendRequest) -> AppendRowsRequest {
         let AppendRequest { offset, rows } = request;
         let batch = ArrowRecordBatch {
             serialized_record_batch: rows,
@@ -212,8 +250,7 @@ impl AppendSender {
             wire.trace_id = trace_id;
         }
         wire.rows = Some(Rows::ArrowRows(rows));
-        place.send(wire);
-        Ok(())
+        wire
     }
 
     /// The next request opens the call again: stream, writer schema and trace id go with it. For after a refusal of the first

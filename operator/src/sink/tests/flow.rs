@@ -317,3 +317,20 @@ async fn a_barrier_costs_the_answers_under_way_and_no_more() {
         begin.elapsed()
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_long_queue_goes_out_in_one_turn() {
+    // More requests than a task may await in one turn of the runtime: they must neither wait nor get lost.
+    let world = World::new();
+    world.fault(r#"{"rpc": "CreateWriteStream", "action": {"kind": "delay", "ms": 55000}}"#);
+    let mut sink = world.start(None).await;
+    for id in 0..220 {
+        sink.process_batch(rows(id..id + 1)).await.unwrap();
+        // Past the linger: a request of its own.
+        sleep(Duration::from_millis(230)).await;
+    }
+    let taken = checkpoint(1, &mut sink).await;
+    assert_eq!(commit(1, &taken, &mut sink).await, 220);
+    assert_eq!(world.visible(), (0..220).collect::<Vec<_>>());
+    assert_eq!(world.counter(|counters| &counters.reconnects), 0);
+}
