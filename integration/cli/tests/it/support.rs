@@ -175,7 +175,7 @@ fn json_row(id: u64) -> String {
         1 => format!("[\"a{id}\"]"),
         _ => format!("[\"a{id}\", \"b\"]"),
     };
-    let place = if id % 7 == 0 {
+    let place = if id.is_multiple_of(7) {
         "null".to_owned()
     } else {
         format!("{{\"city\": \"c{}\", \"height\": {id}.5}}", id % 10)
@@ -199,7 +199,7 @@ fn printed_row(id: u64) -> String {
         1 => format!("[a{id}]"),
         _ => format!("[a{id}, b]"),
     };
-    let place = if id % 7 == 0 {
+    let place = if id.is_multiple_of(7) {
         "NULL|NULL".to_owned()
     } else {
         format!("c{}|{id}.5", id % 10)
