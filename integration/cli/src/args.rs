@@ -121,7 +121,7 @@ Examples:
 pub(crate) struct QueryArguments {
     /// The query.
     pub(crate) sql: String,
-    /// The REST API: an emulator's address, or https://bigquery.googleapis.com (credentials: Google's application default ones).
+    /// The REST API: an emulator's address, or `https://bigquery.googleapis.com` (credentials: Google's application default ones).
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9050")]
     pub(crate) http: String,
     /// The project that runs the query.
