@@ -53,7 +53,8 @@ pub(crate) async fn run(arguments: RunArguments) -> Result<(), Failure> {
     stopper.abort();
     progress.abort();
     let rejected = rejected.rows_rejected.load(std::sync::atomic::Ordering::Relaxed);
-    let summary = result.map_err(|error| host_failure(&error, local.is_none().then_some(&state)))?;
+    let summary = result
+        .map_err(|error| host_failure(&error, local.is_none().then_some(&state), arguments.new_state))?;
     report(&arguments, &summary, rejected, &table);
     if let Some(local) = local {
         if !arguments.json {
@@ -123,17 +124,26 @@ fn replaced_file(pipeline: &Pipeline, data: &Path) -> Result<BTreeMap<String, Pa
     }
 }
 
-fn host_failure(error: &HostError, state: Option<&StoreLocation>) -> Failure {
+/// What happened, and how to go on where that is as simple as it sounds.
+fn host_failure(error: &HostError, state: Option<&StoreLocation>, anew: bool) -> Failure {
     let message = match (error, state) {
         (HostError::Changed { .. } | HostError::Config(_), _)
         | (HostError::Store(StoreError::Location { .. } | StoreError::NotWritable { .. }), _) => {
             return Failure::usage(error.to_string());
         }
-        (_, Some(state)) => format!(
-            "{error}\nNothing is lost: what is visible stays, and once this is mended the same command goes on from the newest \
-             checkpoint in {state}."
-        ),
-        (_, None) => error.to_string(),
+        // These say themselves what to do: another host has the state, or a file of it is damaged.
+        (HostError::Store(_), _) | (_, None) => error.to_string(),
+        (_, Some(state)) => {
+            let again = if anew {
+                "the same command without --new-state"
+            } else {
+                "the same command"
+            };
+            format!(
+                "{error}\nNothing is lost: what is visible stays, and once this is mended {again} goes on from the newest \
+                 checkpoint in {state}."
+            )
+        }
     };
     Failure::running(message).because(error)
 }

@@ -164,6 +164,9 @@ async fn a_malformed_line_is_named_by_its_number() {
     let error = "error: FOLDER/feed.ndjson, line 3: it is not JSON: EOF while parsing an object at column 38; mend the line, or set \
                  bad_data = 'drop' to leave such lines out\n";
     job.fails(&[], 1, &format!("{error}{GOES_ON}")).await;
+    // What was read anew is not to be read anew once more.
+    let goes_on = GOES_ON.replace("same command", "same command without --new-state");
+    job.fails(&["--new-state"], 1, &format!("{error}{goes_on}")).await;
     job.write("feed.ndjson", THREE_ROWS);
     job.succeeds_with(&[], &THREE).await;
 }
@@ -443,7 +446,7 @@ async fn a_damaged_file_of_the_newest_checkpoint_stops_the_run_and_its_good_copy
         std::fs::write(&file, &good[..half]).unwrap();
         let damaged = |damage: &str| {
             format!(
-                "error: checkpoint file {shown} is damaged: {damage}; put back a good copy of it, or start anew with --new-state\n{GOES_ON}"
+                "error: checkpoint file {shown} is damaged: {damage}; put back a good copy of it, or start anew with --new-state\n"
             )
         };
         let cut = format!("truncated: {half} bytes where {all} were written");
