@@ -13,4 +13,4 @@ pub mod transport;
 pub use bigquery_sink_state::{Epoch, RowCount, SubtaskIndex};
 pub use error::{Blame, Retry, SinkError};
 pub use host::{Barrier, CloseReason, CommitReplay, Committed, Prepared, Restored, SinkOperator, Task};
-pub use sink::{BigQuerySink, Counters, Environment};
+pub use sink::{BigQuerySink, Counters, Environment, TableLook};

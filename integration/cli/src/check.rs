@@ -1,9 +1,10 @@
 //! `check`: everything that can be known before the first row.
 
-use bigquery_sink::options;
+use bigquery_sink::{TableLook, options};
 
 use crate::args::CheckArguments;
 use crate::failure::Failure;
+use crate::output::print;
 use crate::run::load;
 use crate::sink::{self, Sinks};
 
@@ -18,22 +19,27 @@ pub(crate) async fn check(arguments: CheckArguments) -> Result<(), Failure> {
     let options = sink::options(&pipeline, emulated.then_some(nowhere))?;
     let table = options.table.to_string();
     let columns = &pipeline.sink.columns;
-    println!(
-        "{}: source '{}', sink {table}, {} columns",
+    let count = columns.fields().len();
+    let mut told = format!(
+        "{}: source '{}', sink {table}, {count} column{}\n",
         arguments.pipeline.display(),
         pipeline.source.name,
-        columns.fields().len()
+        if count == 1 { "" } else { "s" }
     );
     if !arguments.connect {
-        println!("ok; --connect also looks at the table");
-        return Ok(());
+        told.push_str("ok; --connect also looks at the table\n");
+        return print(&told);
     }
     if emulated {
         return Err(Failure::usage(
             "--connect has no use with endpoint = 'emulator', which 'run' starts anew each time",
         ));
     }
-    Sinks::new(options)?.check(columns).await?;
-    println!("ok; the columns fit the table");
-    Ok(())
+    told.push_str(match Sinks::new(options)?.check(columns).await? {
+        TableLook::Fits => "ok; the columns fit the table\n",
+        TableLook::WillBeCreated => {
+            "ok; the table does not exist and will be created ('table.create' = 'if_missing')\n"
+        }
+    });
+    print(&told)
 }

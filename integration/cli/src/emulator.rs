@@ -8,6 +8,7 @@ use bigquery_write_emulator::{Config, Emulator, TlsFiles};
 
 use crate::args::EmulatorArguments;
 use crate::failure::Failure;
+use crate::output::print;
 use crate::run::stop_signal;
 
 pub(crate) async fn emulator(arguments: EmulatorArguments) -> Result<(), Failure> {
@@ -39,9 +40,11 @@ pub(crate) async fn emulator(arguments: EmulatorArguments) -> Result<(), Failure
             .create_dataset(&DatasetRef::new(&arguments.project, dataset), "US")
             .map_err(|error| Failure::usage(error.to_string()))?;
     }
-    println!("Storage Write API  {scheme}://{}", emulator.grpc_addr());
-    println!("REST API           {scheme}://{}", emulator.http_addr());
-    println!("{}", usage(scheme, emulator.grpc_addr(), emulator.http_addr()));
+    let (grpc, http) = (emulator.grpc_addr(), emulator.http_addr());
+    print(&format!(
+        "Storage Write API  {scheme}://{grpc}\nREST API           {scheme}://{http}\n{}\n",
+        usage(scheme, grpc, http)
+    ))?;
     stop_signal().await;
     emulator.shutdown().await;
     Ok(())

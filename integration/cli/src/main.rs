@@ -1,5 +1,10 @@
 //! The command-line tool: runs, checks and inspects pipelines, and starts the emulator.
 
+#![deny(
+    clippy::print_stdout,
+    reason = "a reader of stdout may have gone: output::print knows"
+)]
+
 mod args;
 mod check;
 mod checkpoint;

@@ -20,6 +20,7 @@ use tokio::time::{Instant, interval_at};
 
 use crate::args::RunArguments;
 use crate::failure::Failure;
+use crate::output::print;
 use crate::sink::{self, Sinks};
 use crate::table::render_batch;
 
@@ -39,7 +40,7 @@ pub(crate) async fn run(arguments: RunArguments) -> Result<(), Failure> {
     // Told before the state is touched: a table that is missing or differs, an address where nobody answers.
     sinks.check(&pipeline.sink.columns).await?;
     let control = Control::new();
-    let shutdown = control.shutdown.clone();
+    let (shutdown, stopped) = (control.shutdown.clone(), control.shutdown.clone());
     let progress = tokio::spawn(show_progress(control.progress.subscribe(), arguments.json));
     let stopper = tokio::spawn(async move {
         stop_signal().await;
@@ -55,14 +56,18 @@ pub(crate) async fn run(arguments: RunArguments) -> Result<(), Failure> {
     let rejected = rejected.rows_rejected.load(std::sync::atomic::Ordering::Relaxed);
     let summary = result
         .map_err(|error| host_failure(&error, local.is_none().then_some(&state), arguments.new_state))?;
-    report(&arguments, &summary, rejected, &table);
+    if std::io::stderr().is_terminal() && !arguments.json {
+        eprint!("\r\x1b[2K");
+    }
+    let mut told = report(&arguments, &summary, rejected, stopped.is_cancelled(), &table);
     if let Some(local) = local {
         if !arguments.json {
-            local.show_rows(&pipeline).await?;
+            told.push_str(&local.first_rows(&pipeline).await?);
         }
         local.emulator.shutdown().await;
     }
-    Ok(())
+    // Last, since a reader that has gone ends the process.
+    print(&told)
 }
 
 /// Reads the pipeline; its mistakes are the usage's.
@@ -204,7 +209,7 @@ impl LocalEmulator {
         }
     }
 
-    async fn show_rows(&self, pipeline: &Pipeline) -> Result<(), Failure> {
+    async fn first_rows(&self, pipeline: &Pipeline) -> Result<String, Failure> {
         let table = sink::options(pipeline, Some(self.endpoints()))?.table;
         let (project, dataset) = (table.project().as_str(), table.dataset().as_str());
         let sql = format!(
@@ -215,8 +220,10 @@ impl LocalEmulator {
         let output =
             output.map_err(|error| Failure::running(format!("the table cannot be read back: {error}")))?;
         let shown = render_batch(&output.rows).map_err(|error| Failure::running(error.to_string()))?;
-        println!("First {} visible rows:\n{shown}", output.rows.num_rows());
-        Ok(())
+        Ok(format!(
+            "First {} visible rows:\n{shown}\n",
+            output.rows.num_rows()
+        ))
     }
 }
 
@@ -261,7 +268,13 @@ fn progress_line(progress: &Progress) -> String {
     )
 }
 
-fn report(arguments: &RunArguments, summary: &Summary, rejected_by_sink: u64, table: &str) {
+fn report(
+    arguments: &RunArguments,
+    summary: &Summary,
+    rejected_by_sink: u64,
+    stopped: bool,
+    table: &str,
+) -> String {
     let Summary {
         rows_read,
         rows_committed,
@@ -281,15 +294,17 @@ fn report(arguments: &RunArguments, summary: &Summary, rejected_by_sink: u64, ta
             "restarts": restarts,
             "streams_created": streams_created,
             "seconds": seconds,
+            "stopped": stopped,
         });
-        println!("{summary}");
-        return;
+        return format!("{summary}\n");
     }
-    if std::io::stderr().is_terminal() {
-        eprint!("\r\x1b[2K");
-    }
-    println!("{rows_read} rows read, {rows_committed} rows visible in {table} after {seconds:.1} s");
-    println!(
-        "{checkpoints} checkpoints · {streams_created} write streams · {restarts} restarts · {rows_rejected} rows rejected"
-    );
+    let stopped = if stopped {
+        "stopped with a checkpoint; the same command goes on from there\n"
+    } else {
+        ""
+    };
+    format!(
+        "{stopped}{rows_read} rows read, {rows_committed} rows became visible in {table} after {seconds:.1} s\n\
+         {checkpoints} checkpoints · {streams_created} write streams · {restarts} restarts · {rows_rejected} rows rejected\n"
+    )
 }

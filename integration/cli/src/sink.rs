@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use arrow_schema::SchemaRef;
 use bigquery_sink::options::{Emulator, OptionProblem, SinkOptions};
-use bigquery_sink::{BigQuerySink, Blame, Environment, SinkError, SinkOperator, Task};
+use bigquery_sink::{BigQuerySink, Blame, Environment, SinkError, SinkOperator, TableLook, Task};
 use bigquery_sink_pipeline::{Pipeline, PipelineError, PipelineErrors, Place, SinkFactory};
 
 use crate::failure::Failure;
@@ -77,9 +77,10 @@ impl Sinks {
     }
 
     /// Looks at the table: is it there (or may it be made), may it be written, do the columns fit?
-    pub(crate) async fn check(&self, columns: &SchemaRef) -> Result<(), Failure> {
-        let Err(error) = BigQuerySink::check(&self.options, columns, &self.environment).await else {
-            return Ok(());
+    pub(crate) async fn check(&self, columns: &SchemaRef) -> Result<TableLook, Failure> {
+        let error = match BigQuerySink::check(&self.options, columns, &self.environment).await {
+            Ok(look) => return Ok(look),
+            Err(error) => error,
         };
         Err(match error.blame() {
             Blame::User => Failure::usage(error.to_string()),

@@ -93,6 +93,15 @@ impl Counters {
     }
 }
 
+/// What [`BigQuerySink::check`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableLook {
+    /// The table is there and takes the columns.
+    Fits,
+    /// It is not there, and `table.create = 'if_missing'` will create it.
+    WillBeCreated,
+}
+
 /// One subtask of the sink.
 ///
 /// The work is done by a task of its own, which lives from `on_start` to `on_close`, to the first error, or to the drop of the sink,
@@ -128,19 +137,17 @@ impl BigQuerySink {
         }
     }
 
-    /// Looks the table up and checks the columns against it, as the start of a run does, but creates nothing: a missing table that the
-    /// start would create passes if BigQuery takes its columns.
+    /// Looks the table up and checks the columns against it, as the start of a run does, but creates nothing: for a missing table
+    /// that the start would create, looks whether it could.
     ///
     /// # Errors
-    /// A missing table, a missing permission, or every column that does not fit.
+    /// A missing table or dataset, a missing permission, or every column that does not fit.
     pub async fn check(
         options: &SinkOptions,
         columns: &SchemaRef,
         environment: &Environment,
-    ) -> Result<(), SinkError> {
-        start::row_encoder(options, columns, environment, false)
-            .await
-            .map(drop)
+    ) -> Result<TableLook, SinkError> {
+        start::look(options, columns, environment).await
     }
 
     fn core(&self, restored: Option<Restored>) -> Result<(Core, Clock), SinkError> {
@@ -230,8 +237,7 @@ impl SinkOperator for BigQuerySink {
             return Err(SinkError::internal("the sink was started twice"));
         }
         let (core, clock) = self.core(restored)?;
-        let encoder =
-            Arc::new(start::row_encoder(&self.options, &self.columns, &self.environment, true).await?);
+        let encoder = Arc::new(start::row_encoder(&self.options, &self.columns, &self.environment).await?);
         // The queues hold one entry: what is beyond waits in the host's call, which is its backpressure.
         let (feed, feeds) = mpsc::channel(1);
         let (commits, commits_out) = mpsc::channel(1);

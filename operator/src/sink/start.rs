@@ -8,42 +8,63 @@ use bigquery_write_proto::wire::TableSchema;
 use tokio::time::{Instant, sleep};
 use tonic::Code;
 
-use super::Environment;
+use super::{Environment, TableLook};
 use crate::error::SinkError;
 use crate::options::{CreateTable, SinkOptions};
-use crate::tables::create_table_if_missing;
+use crate::tables::{check_dataset, create_table_if_missing};
 use crate::transport::CallError;
 
 /// For so long what passes is retried; with the deadline of the last call and the creation of a table it stays within the two minutes
 /// that an engine allows a start (arroyo.md 2.2).
 const BUDGET: Duration = Duration::from_secs(15);
 
-/// The encoder for the table's schema, which the default stream tells (`GetWriteStream`, view FULL). With `create`, a missing table
-/// is made first if the options ask for it.
+/// The encoder for the table's schema, which the default stream tells (`GetWriteStream`, view FULL). A missing table is made first if
+/// the options ask for it.
 pub(super) async fn row_encoder(
     options: &SinkOptions,
     columns: &SchemaRef,
     environment: &Environment,
-    create: bool,
 ) -> Result<RowEncoder, SinkError> {
     let creates = options.create == CreateTable::IfMissing;
-    if create && creates {
+    if creates {
         let schema =
             rows::table_schema_for(columns).map_err(|problems| column_problems(options, &problems))?;
         create_table_if_missing(options, environment.tokens.clone(), &schema).await?;
     }
-    let schema = match table_schema(options, environment, create && creates).await {
-        Ok(schema) => schema,
-        // A check looks only: the table would be made from these very columns.
-        Err(error) if !create && creates && error.code == Code::NotFound => {
-            rows::table_schema_for(columns).map_err(|problems| column_problems(options, &problems))?
+    let schema = table_schema(options, environment, creates).await;
+    fit(
+        options,
+        columns,
+        &schema.map_err(|error| lookup_error(options, error))?,
+    )
+}
+
+/// As [`row_encoder`], looking only.
+pub(super) async fn look(
+    options: &SinkOptions,
+    columns: &SchemaRef,
+    environment: &Environment,
+) -> Result<TableLook, SinkError> {
+    let creates = options.create == CreateTable::IfMissing;
+    match table_schema(options, environment, false).await {
+        Ok(schema) => fit(options, columns, &schema).map(|_| TableLook::Fits),
+        // The table would be made from these very columns.
+        Err(error) if creates && error.code == Code::NotFound => {
+            let schema =
+                rows::table_schema_for(columns).map_err(|problems| column_problems(options, &problems))?;
+            fit(options, columns, &schema)?;
+            check_dataset(options, environment.tokens.clone()).await?;
+            Ok(TableLook::WillBeCreated)
         }
-        Err(error) => return Err(lookup_error(options, error)),
-    };
+        Err(error) => Err(lookup_error(options, error)),
+    }
+}
+
+fn fit(options: &SinkOptions, columns: &SchemaRef, table: &TableSchema) -> Result<RowEncoder, SinkError> {
     let row_options = RowOptions {
         sub_microseconds: options.sub_microseconds,
     };
-    RowEncoder::new(columns, &schema, row_options).map_err(|problems| column_problems(options, &problems))
+    RowEncoder::new(columns, table, row_options).map_err(|problems| column_problems(options, &problems))
 }
 
 /// Retries what passes, within the start's budget; a table made just now may not be known everywhere yet (write-api.md 3.4).

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bigquery_write_proto::names::TableName;
 use bigquery_write_proto::wire::{self, table_field_schema};
-use google_cloud_bigquery_v2::client::TableService;
+use google_cloud_bigquery_v2::client::{DatasetService, TableService};
 use google_cloud_bigquery_v2::model::table_field_schema::FieldElementType;
 use google_cloud_bigquery_v2::model::{Table, TableFieldSchema, TableReference, TableSchema};
 use google_cloud_gax::retry_policy::{Aip194Strict, RetryPolicyExt as _};
@@ -48,9 +48,24 @@ pub async fn create_table_if_missing(
     admin.create(&name, schema).await
 }
 
+/// Looks whether a missing table could be created: is the REST API there, and the dataset?
+///
+/// Needs `bigquery.datasets.get`; without it nothing is said, since creating tables does not take it.
+pub async fn check_dataset(
+    options: &SinkOptions,
+    tokens: Option<Arc<dyn TokenSource>>,
+) -> Result<(), SinkError> {
+    let name = options.table.without_decorator();
+    Administration::connect(options, tokens)
+        .await?
+        .check_dataset(&name)
+        .await
+}
+
 /// The REST API as far as it is needed.
 struct Administration<'a> {
     tables: TableService,
+    datasets: DatasetService,
     endpoint: &'a Endpoint,
 }
 
@@ -78,18 +93,31 @@ impl<'a> Administration<'a> {
         let endpoint = &options.endpoints.http;
         let tokens = tokens.filter(|_| !endpoint.is_plaintext());
         let quota_project = options.quota_project.as_ref().map(|project| project.as_str());
+        let credentials = google_credentials(tokens, quota_project);
+        let unusable = |error| {
+            SinkError::user(format!("option 'endpoint.http': {endpoint} cannot be used")).with_source(error)
+        };
         let tables = TableService::builder()
             .with_endpoint(endpoint.as_str())
-            .with_credentials(google_credentials(tokens, quota_project))
+            .with_credentials(credentials.clone())
             .with_attempt_timeout(ATTEMPT)
             .with_retry_policy(Aip194Strict.with_attempt_limit(ATTEMPTS))
             .build()
             .await
-            .map_err(|error| {
-                SinkError::user(format!("option 'endpoint.http': {endpoint} cannot be used"))
-                    .with_source(error)
-            })?;
-        Ok(Self { tables, endpoint })
+            .map_err(unusable)?;
+        let datasets = DatasetService::builder()
+            .with_endpoint(endpoint.as_str())
+            .with_credentials(credentials)
+            .with_attempt_timeout(ATTEMPT)
+            .with_retry_policy(Aip194Strict.with_attempt_limit(ATTEMPTS))
+            .build()
+            .await
+            .map_err(unusable)?;
+        Ok(Self {
+            tables,
+            datasets,
+            endpoint,
+        })
     }
 
     async fn exists(&self, name: &TableName) -> Result<bool, SinkError> {
@@ -105,6 +133,21 @@ impl<'a> Administration<'a> {
             Ok(_) => Ok(true),
             // The dataset may be what is missing; creating the table tells.
             Err(error) if error.http_status_code() == Some(404) => Ok(false),
+            Err(error) => Err(self.failed(LOOK, name, error)),
+        }
+    }
+
+    async fn check_dataset(&self, name: &TableName) -> Result<(), SinkError> {
+        let get = self.datasets.get_dataset();
+        let get = get
+            .set_project_id(name.project().as_str())
+            .set_dataset_id(name.dataset().as_str());
+        match get.send().await {
+            Ok(_) => Ok(()),
+            Err(error) if error.http_status_code() == Some(403) => Ok(()),
+            Err(error) if error.http_status_code() == Some(404) => {
+                Err(missing_dataset(name).with_source(error))
+            }
             Err(error) => Err(self.failed(LOOK, name, error)),
         }
     }
@@ -131,11 +174,7 @@ impl<'a> Administration<'a> {
             // Another subtask, or our own attempt whose answer was lost.
             Err(error) if error.http_status_code() == Some(409) => Ok(Creation::Existed),
             Err(error) if error.http_status_code() == Some(404) => {
-                let (project, dataset) = (name.project(), name.dataset());
-                let message = format!(
-                    "cannot create table {name}: dataset '{dataset}' does not exist in project '{project}'; create the dataset first"
-                );
-                Err(SinkError::user(message).with_source(error))
+                Err(missing_dataset(name).with_source(error))
             }
             Err(error) => Err(self.failed(CREATE, name, error)),
         }
@@ -175,6 +214,13 @@ impl<'a> Administration<'a> {
         }
         .with_source(error)
     }
+}
+
+fn missing_dataset(name: &TableName) -> SinkError {
+    let (project, dataset) = (name.project(), name.dataset());
+    SinkError::user(format!(
+        "cannot create table {name}: dataset '{dataset}' does not exist in project '{project}'; create the dataset first"
+    ))
 }
 
 /// A column as the REST API spells it.

@@ -521,3 +521,57 @@ async fn a_pipeline_file_that_is_none_is_wrong_usage() {
     job.write("feed.ndjson", THREE_ROWS);
     job.succeeds_with(&[], &THREE).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_cannot_be_created_is_told_by_check_and_run_alike() {
+    let job = Job::new().await;
+    job.write("feed.ndjson", THREE_ROWS);
+    let made = |endpoints: &str, dataset: &str| {
+        job.sql(COLUMNS, COLUMNS, "id, name, amount", "absent")
+            .replace(
+                &job.endpoints,
+                &format!("'table.create' = 'if_missing', {endpoints}"),
+            )
+            .replace("dataset = 'd'", &format!("dataset = '{dataset}'"))
+    };
+    let check = || {
+        let mut command = tool();
+        command.arg("check").arg(job.path("job.sql")).arg("--connect");
+        command.output().unwrap()
+    };
+    job.write("job.sql", &made(&job.endpoints, "d"));
+    let output = check();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}");
+    assert!(
+        stdout
+            .ends_with("ok; the table does not exist and will be created ('table.create' = 'if_missing')\n"),
+        "{stdout}"
+    );
+
+    job.write("job.sql", &made(&job.endpoints, "nowhere"));
+    let error = "cannot create table projects/p/datasets/nowhere/tables/absent: dataset 'nowhere' does not exist in project 'p'; create the \
+                 dataset first";
+    for output in [check(), job.run(&[]).await] {
+        let (code, stderr) = said(&job, &output);
+        assert_eq!(code, Some(2), "{stderr}");
+        assert!(stderr.starts_with(&format!("error: {error}")), "{stderr}");
+    }
+
+    // The rows' address answers, the administration's does not.
+    let (grpc, nobody) = (
+        job.emulator.grpc_addr(),
+        TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(),
+    );
+    let half = format!("'endpoint.grpc' = 'http://{grpc}', 'endpoint.http' = 'http://{nobody}'");
+    job.write("job.sql", &made(&half, "d"));
+    for output in [check(), job.run(&[]).await] {
+        let (code, stderr) = said(&job, &output);
+        assert_eq!(code, Some(1), "{stderr}");
+        assert!(
+            stderr.contains(&format!("cannot reach http://{nobody}")),
+            "{stderr}"
+        );
+    }
+    assert!(!job.path("job.state").exists());
+}

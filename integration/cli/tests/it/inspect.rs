@@ -538,3 +538,26 @@ async fn an_emulator_of_its_own_announces_where_it_answers() {
     signal(&emulator.0, "TERM");
     assert!(emulator.0.wait().unwrap().success());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_has_gone_is_no_failure() {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    for command in [
+        "check bigquery.sql",
+        "run earthquakes.sql",
+        "run earthquakes.sql --json",
+    ] {
+        let script = format!("\"$0\" {command} | true; exit ${{PIPESTATUS[0]}}");
+        let output = std::process::Command::new("bash")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_arroyo-bigquery")])
+            .current_dir(examples)
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            (output.status.code(), stderr.contains("panicked")),
+            (Some(0), false),
+            "{command}: {stderr}"
+        );
+    }
+}
