@@ -1,13 +1,16 @@
 //! CSV records to columns, by the header's names or by position. Empty fields are nulls.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use arrow_array::{Array, RecordBatch};
 use arrow_csv::ReaderBuilder;
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_csv::reader::Format;
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use regex::Regex;
 
-use super::single_file::{BadRecord, CsvOptions};
+use super::lines::Quotes;
+use super::single_file::CsvOptions;
 use crate::sql::sql_name;
 
 /// Decodes records against the declared columns.
@@ -84,56 +87,26 @@ impl CsvDecoder {
         })
     }
 
-    /// One row a record, or the first record that is wrong.
-    pub(super) fn decode(&self, records: &[&[u8]]) -> Result<RecordBatch, BadRecord> {
-        if let Some(batch) = self
-            .check(records)
-            .ok()
-            .filter(|batch| batch.num_rows() == records.len())
-        {
-            return Ok(batch);
-        }
-        let bad = records.iter().enumerate().find_map(|(index, record)| {
-            self.check(&[record])
-                .err()
-                .map(|reason| BadRecord { index, reason })
-        });
-        Err(bad.unwrap_or(BadRecord {
-            index: 0,
-            reason: "it does not fit the declared columns".into(),
-        }))
+    /// One row a record, if none of them is wrong.
+    pub(super) fn decode(&self, records: &[&[u8]]) -> Option<RecordBatch> {
+        self.check(records).ok()
     }
 
-    pub(super) fn empty(&self) -> RecordBatch {
-        RecordBatch::new_empty(Arc::clone(&self.declared))
+    /// What is wrong with a record.
+    pub(super) fn bad_alone(&self, record: &[u8]) -> Option<String> {
+        let reason = self.check(&[record]).err()?;
+        Some(match reason {
+            Wrong::Told(reason) => reason,
+            Wrong::Value => self
+                .culprit(record)
+                .unwrap_or_else(|| "a field does not have the type of its column".into()),
+        })
     }
 
-    fn check(&self, records: &[&[u8]]) -> Result<RecordBatch, String> {
+    fn check(&self, records: &[&[u8]]) -> Result<RecordBatch, Wrong> {
         let mut sorted = self.places.clone();
         sorted.sort_unstable();
-        let mut decoder = ReaderBuilder::new(Arc::clone(&self.file))
-            .with_header(false)
-            .with_delimiter(self.delimiter)
-            .with_null_regex(self.nulls.clone())
-            .with_batch_size(records.len() + 1)
-            .with_projection(sorted.clone())
-            .build_decoder();
-        for record in records {
-            for bytes in [record, &b"\n"[..]] {
-                let read = decoder
-                    .decode(bytes)
-                    .map_err(|error| self.reason(&error.to_string()))?;
-                if read != bytes.len() {
-                    return Err("it holds more than one record".into());
-                }
-            }
-        }
-        // An empty read tells the decoder that the last record is over.
-        decoder
-            .decode(&[])
-            .map_err(|error| self.reason(&error.to_string()))?;
-        let batch = decoder.flush().map_err(|error| self.reason(&error.to_string()))?;
-        let batch = batch.ok_or("it holds no record")?;
+        let batch = self.rows(records, &sorted)?;
         let at = |place: &usize| {
             sorted
                 .binary_search(place)
@@ -146,36 +119,109 @@ impl CsvDecoder {
             .collect();
         for (field, column) in self.declared.fields().iter().zip(&columns) {
             if !field.is_nullable() && column.null_count() > 0 {
-                return Err(format!("column {} is NOT NULL but empty", field.name()));
+                return Err(Wrong::Told(format!(
+                    "column {} is NOT NULL but empty",
+                    field.name()
+                )));
             }
         }
-        RecordBatch::try_new(Arc::clone(&self.declared), columns)
-            .map_err(|_| "it does not fit the declared columns".to_owned())
+        RecordBatch::try_new(Arc::clone(&self.declared), columns).map_err(|_| Wrong::Value)
     }
 
-    /// Names the column; the rest of the decoder's text shows values and is left out.
-    fn reason(&self, text: &str) -> String {
-        if text.contains("unequal lengths") || text.contains("incorrect number of fields") {
-            return format!("it does not have {} fields", self.file.fields().len());
+    /// Exactly one row a record, of the file's columns at these places.
+    fn rows(&self, records: &[&[u8]], places: &[usize]) -> Result<RecordBatch, Wrong> {
+        let mut decoder = ReaderBuilder::new(Arc::clone(&self.file))
+            .with_header(false)
+            .with_delimiter(self.delimiter)
+            .with_null_regex(self.nulls.clone())
+            .with_batch_size(records.len() + 1)
+            .with_projection(places.to_vec())
+            .build_decoder();
+        // The line end before the first record keeps a byte-order mark that is a value's.
+        for bytes in [&b"\n"[..]]
+            .into_iter()
+            .chain(records.iter().flat_map(|record| [*record, &b"\n"[..]]))
+        {
+            if decoder.decode(bytes).map_err(|error| self.wrong(&error))? != bytes.len() {
+                return Err(Wrong::more_than_one());
+            }
         }
-        let number = text.split("column ").nth(1).and_then(|rest| {
-            let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
-            digits.parse::<usize>().ok()
-        });
-        match number.and_then(|number| self.file.fields().get(number)) {
-            Some(field) => format!("column {} is not {}", field.name(), sql_name(field.data_type())),
-            None => "a field does not have the type of its column".into(),
+        // An empty read tells the decoder that the last record is over.
+        decoder.decode(&[]).map_err(|error| self.wrong(&error))?;
+        let batch = decoder.flush().map_err(|error| self.wrong(&error))?;
+        let batch = match batch {
+            Some(batch) => batch,
+            None => {
+                let columns = self.file.project(places).map_err(|error| self.wrong(&error))?;
+                RecordBatch::new_empty(Arc::new(columns))
+            }
+        };
+        match batch.num_rows().cmp(&records.len()) {
+            Ordering::Less => Err(Wrong::Told("it holds no record".into())),
+            Ordering::Equal => Ok(batch),
+            Ordering::Greater => Err(Wrong::more_than_one()),
+        }
+    }
+
+    /// The first column that fails on its own: which one the decoder means stands in its text behind a value.
+    fn culprit(&self, record: &[u8]) -> Option<String> {
+        let mut fields = self.declared.fields().iter().zip(&self.places);
+        let (field, _) = fields.find(|(_, place)| self.rows(&[record], &[**place]).is_err())?;
+        Some(format!(
+            "column {} is not {}",
+            field.name(),
+            sql_name(field.data_type())
+        ))
+    }
+
+    /// The decoder's text shows values and is left out.
+    fn wrong(&self, error: &ArrowError) -> Wrong {
+        match error {
+            // Errors about a value are of another kind, so these texts begin with no value.
+            ArrowError::CsvError(text) if text.starts_with("incorrect number of fields") => {
+                Wrong::Told(format!("it does not have {} fields", self.file.fields().len()))
+            }
+            ArrowError::CsvError(text) if text.starts_with("Encountered invalid UTF-8") => {
+                Wrong::Told("it is not UTF-8".into())
+            }
+            _ => Wrong::Value,
         }
     }
 }
 
-/// Names of a header, with quotes taken off.
+/// Why records cannot be read.
+enum Wrong {
+    /// For this reason.
+    Told(String),
+    /// A field does not have the type of its column.
+    Value,
+}
+
+impl Wrong {
+    fn more_than_one() -> Self {
+        Self::Told("it holds more than one record: a CR ends one too; end lines with LF or CR LF".into())
+    }
+}
+
+/// Names of a header.
 fn header_names(header: &[u8], delimiter: u8) -> Result<Vec<String>, String> {
-    let text = std::str::from_utf8(header).map_err(|_| "its header is not UTF-8".to_owned())?;
-    let text = text.trim_start_matches('\u{feff}').trim_end_matches(['\r', '\n']);
-    let names = text
-        .split(char::from(delimiter))
-        .map(|name| name.trim().trim_matches('"').to_owned());
+    let ends = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    let length = header
+        .iter()
+        .rposition(|byte| !ends(byte))
+        .map_or(0, |last| last + 1);
+    let header = &header[..length];
+    if Quotes::cut_by_cr(header, delimiter) {
+        return Err(
+            "its header has a CR in the middle; end lines with LF or CR LF, not with CR alone".into(),
+        );
+    }
+    std::str::from_utf8(header).map_err(|_| "its header is not UTF-8".to_owned())?;
+    let format = Format::default().with_header(true).with_delimiter(delimiter);
+    let (names, _) = format
+        .infer_schema(header, Some(0))
+        .map_err(|_| "its header is no CSV record".to_owned())?;
+    let names = names.fields().iter().map(|field| field.name().trim().to_owned());
     Ok(names.collect())
 }
 
@@ -226,16 +272,25 @@ mod tests {
 
     #[test]
     fn each_wrong_record_is_named_with_its_column_and_no_value() {
-        let cases: [(&[u8], &str); 5] = [
+        let cases: [(&[u8], &str); 10] = [
             (b"a,x,secret,", "column n is not BIGINT"),
+            (b"a,x,column 3 of secret,", "column n is not BIGINT"),
+            (b"a,x,1,column 0 of secret", "column at is not TIMESTAMP"),
+            (b"a,x,incorrect number of fields,", "column n is not BIGINT"),
+            (b"\xff,x,1,", "it is not UTF-8"),
+            (
+                b"a,x,1,\rb,x,2,",
+                "it holds more than one record: a CR ends one too; end lines with LF or CR LF",
+            ),
             (b"a,x,1.5,", "column n is not BIGINT"),
             (b"a,x,1,secret", "column at is not TIMESTAMP"),
             (b",x,1,", "column name is NOT NULL but empty"),
             (b"a,x,1", "it does not have 4 fields"),
         ];
         for (bad, reason) in cases {
-            let error = decoder().decode(&[b"a,x,1,", bad]).unwrap_err();
-            assert_eq!((error.index, error.reason.as_str()), (1, reason));
+            assert_eq!(decoder().decode(&[b"a,x,1,", bad]), None);
+            assert_eq!(decoder().bad_alone(b"a,x,1,"), None);
+            assert_eq!(decoder().bad_alone(bad).as_deref(), Some(reason));
         }
     }
 

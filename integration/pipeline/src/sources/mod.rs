@@ -3,8 +3,11 @@
 mod csv;
 mod impulse;
 mod json;
+mod lines;
 mod reader;
 mod single_file;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -65,6 +68,14 @@ pub enum SourceError {
         file: String,
         /// What is wrong and what to do.
         reason: String,
+    },
+    /// A rate is set from outside for a source that has its own.
+    #[error(
+        "a source rate has no use: source {name} is no file and has its own, option 'event_rate'; run without --source-rate"
+    )]
+    OwnRate {
+        /// The source.
+        name: String,
     },
     /// The stored position cannot be used.
     #[error("the stored position of source {name} cannot be used: {reason}; start anew with --new-state")]
@@ -139,7 +150,7 @@ pub(crate) fn configure(
 #[must_use]
 pub fn describe_position(stored: &SourcePosition) -> (&str, String) {
     let name = stored.name.as_str();
-    // Of a file there are four numbers, of counters an odd count of them: neither reads as the other.
+    // In version 1 there are four numbers of a file, and an odd count of counters: neither reads as the other. Version 2 is a file's.
     let described = single_file::describe(&stored.bytes).or_else(|_| impulse::describe(&stored.bytes));
     let position = described.unwrap_or_else(|error| format!("unreadable: {error}"));
     (name, position)
