@@ -115,6 +115,11 @@ pub(super) fn open(
     opening: &Opening,
     stored: &[SourcePosition],
 ) -> Result<Vec<Opened>, SourceError> {
+    if opening.rate.is_some() {
+        return Err(SourceError::OwnRate {
+            name: table.to_owned(),
+        });
+    }
     let mut next: BTreeMap<u32, u64> = (0..opening.parallelism).map(|subtask| (subtask, 0)).collect();
     for position in stored.iter().filter(|position| belongs(table, &position.name)) {
         let decoded: Position = envelope::decode(Kind::SourcePosition, POSITION_VERSION, &position.bytes)
@@ -287,6 +292,23 @@ mod tests {
             .flat_map(|index| (0..7).map(move |counter| (index, counter)))
             .collect();
         assert_eq!(rows, all);
+    }
+
+    #[test]
+    fn a_rate_from_outside_is_refused() {
+        let config = ImpulseConfig {
+            event_rate: 30.0,
+            message_count: None,
+        };
+        let opening = Opening {
+            rate: Some(5.0),
+            ..opening(1)
+        };
+        let error = open("t", &config, &opening, &[]).err().unwrap();
+        assert_eq!(
+            error.to_string(),
+            "a source rate has no use: source t is no file and has its own, option 'event_rate'; run without --source-rate"
+        );
     }
 
     #[tokio::test(start_paused = true)]
