@@ -15,7 +15,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand};
     after_help = "\
 Examples:
   arroyo-bigquery run examples/earthquakes.sql          against an emulator in this process
-  arroyo-bigquery check pipeline.sql --connect          all that is wrong, before the first row
+  arroyo-bigquery check pipeline.sql --connect          what is wrong, before the first row
   arroyo-bigquery emulator                              BigQuery on this machine, until Ctrl-C
   arroyo-bigquery query 'SELECT count(*) FROM `p.d.t`'  against that emulator
 
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run a pipeline until its input ends or Ctrl-C; run it again to go on where it was.
     Run(RunArguments),
-    /// Say everything that is wrong with a pipeline, without running it.
+    /// Say what is wrong with a pipeline's SQL and options, without running it.
     Check(CheckArguments),
     /// Be BigQuery: the Storage Write API and the REST API, in memory, until stopped.
     Emulator(EmulatorArguments),

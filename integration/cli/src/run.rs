@@ -101,6 +101,12 @@ fn config(
         (None, None) => arguments.pipeline.with_extension("state").display().to_string(),
     };
     let location = StoreLocation::parse(&location).map_err(|error| Failure::usage(error.to_string()))?;
+    if matches!(&location, StoreLocation::Url(url) if url.scheme() == "memory") {
+        return Err(Failure::usage(
+            "--state-dir memory:// keeps nothing beyond this process, and the next run would write every row again; name a folder, or \
+             a gs://, s3:// or az:// URL",
+        ));
+    }
     let mut config = HostConfig::new(location);
     config.parallelism = arguments.parallelism;
     config.checkpoint_interval = arguments.checkpoint_interval;
