@@ -33,20 +33,38 @@ pub(crate) struct EpochInput(Mutex<State>);
 struct State {
     items: mpsc::Receiver<Item>,
     barrier: Option<Barrier>,
+    /// Whether the readers are gone.
+    closed: bool,
+}
+
+/// How the execution of an epoch ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum EpochEnd {
+    /// At its barrier.
+    Barrier(Barrier),
+    /// The readers are gone.
+    Closed,
+    /// Before its input did: the plan does not scan it.
+    NotRead,
 }
 
 impl EpochInput {
     pub(crate) fn new(items: mpsc::Receiver<Item>) -> Self {
-        Self(Mutex::new(State { items, barrier: None }))
+        Self(Mutex::new(State {
+            items,
+            barrier: None,
+            closed: false,
+        }))
     }
 
-    /// The barrier that ended the last scan; `None` if the readers are gone.
-    pub(crate) fn take_barrier(&self) -> Option<Barrier> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .barrier
-            .take()
+    /// What ended the last execution.
+    pub(crate) fn take_end(&self) -> EpochEnd {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match state.barrier.take() {
+            Some(barrier) => EpochEnd::Barrier(barrier),
+            None if state.closed => EpochEnd::Closed,
+            None => EpochEnd::NotRead,
+        }
     }
 
     fn stream(self: Arc<Self>, schema: SchemaRef) -> SendableRecordBatchStream {
@@ -61,7 +79,10 @@ impl EpochInput {
                     state.barrier = Some(barrier);
                     None
                 }
-                None => None,
+                None => {
+                    state.closed = true;
+                    None
+                }
             })
         });
         Box::pin(RecordBatchStreamAdapter::new(schema, rows))

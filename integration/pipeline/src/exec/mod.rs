@@ -1,5 +1,6 @@
 //! Runs the query: one subtask each with its own input and sink, one bounded execution of the plan an epoch.
 
+mod column;
 mod input;
 mod query;
 mod subtask;
@@ -56,6 +57,19 @@ pub enum QueryError {
         /// The column.
         column: String,
     },
+    /// An expression that makes a column failed.
+    #[error("column {column}: the query failed on a row: {reason}")]
+    FailedInColumn {
+        /// The column, as the SELECT names it.
+        column: String,
+        /// What kind of failure, and what to do.
+        reason: String,
+    },
+    /// The query ended although its input had not; a plan like that is refused when it is read.
+    #[error(
+        "the query does not read its source to the end; write it so that every row of the source is looked at"
+    )]
+    InputNotRead,
     /// An expression failed.
     #[error("the query failed on a row: {reason}")]
     Failed {

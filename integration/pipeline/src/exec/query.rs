@@ -1,5 +1,6 @@
 //! The planned query of one subtask: executed anew each epoch, its output shaped as the sink's columns say.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use arrow_array::{Array, RecordBatch};
@@ -9,8 +10,9 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 
+use super::column::{ColumnFailed, name_columns};
 use super::{EpochInput, QueryError};
 use crate::sql::session;
 
@@ -38,6 +40,7 @@ impl Query {
         let plan = state
             .create_physical_plan(plan)
             .await
+            .and_then(name_columns)
             .map_err(|error| without_values(&error))?;
         let config = state.config().clone().with_extension(input);
         let context = TaskContext::from(&state).with_session_config(config);
@@ -71,7 +74,12 @@ impl Query {
 impl EpochRows {
     /// The next rows, `None` at the barrier. May be dropped while it waits.
     pub(crate) async fn next(&mut self) -> Option<Result<RecordBatch, QueryError>> {
-        let rows = self.rows.next().await?;
+        // The kernels' own arithmetic panics on some values; another attempt would meet the same ones.
+        let polled = AssertUnwindSafe(self.rows.next()).catch_unwind().await;
+        let Ok(rows) = polled else {
+            return Some(Err(failed(PANICKED)));
+        };
+        let rows = rows?;
         Some(
             rows.map_err(|error| without_values(&error))
                 .and_then(|batch| self.shape(&batch)),
@@ -97,20 +105,36 @@ fn failed(reason: &str) -> QueryError {
     }
 }
 
-/// The library's texts show the values of rows; only the kind of failure is kept.
+/// Said of a panic, whose text may show values.
+pub(super) const PANICKED: &str =
+    "the engine's arithmetic broke down on a value, most likely one far out of range; filter such rows out";
+
+/// The library's texts show the values of rows; only the kind of failure is kept, and the column if it is known.
 fn without_values(error: &DataFusionError) -> QueryError {
+    let root = error.find_root();
+    if let DataFusionError::External(external) = root
+        && let Some(failure) = external.downcast_ref::<ColumnFailed>()
+    {
+        return QueryError::FailedInColumn {
+            column: failure.column.clone(),
+            reason: failure.reason.to_owned(),
+        };
+    }
+    failed(reason_without_values(root))
+}
+
+/// The kind of failure, and what to do.
+pub(super) fn reason_without_values(error: &DataFusionError) -> &'static str {
     match error.find_root() {
         DataFusionError::ArrowError(error, _) => match error {
-            ArrowError::DivideByZero => failed("a division by zero; guard it with nullif(divisor, 0)"),
-            ArrowError::ArithmeticOverflow(_) => {
-                failed("the result of an operation is out of its type's range")
-            }
+            ArrowError::DivideByZero => "a division by zero; guard it with nullif(divisor, 0)",
+            ArrowError::ArithmeticOverflow(_) => "the result of an operation is out of its type's range",
             ArrowError::CastError(_) | ArrowError::ParseError(_) | ArrowError::InvalidArgumentError(_) => {
-                failed("a value cannot be cast to the type asked for; TRY_CAST gives NULL for such values")
+                "a value cannot be cast to the type asked for; TRY_CAST gives NULL for such values"
             }
-            _ => failed("an expression cannot be computed"),
+            _ => "an expression cannot be computed",
         },
-        DataFusionError::ResourcesExhausted(_) => failed("it needs more memory than there is"),
-        _ => failed("an expression cannot be computed"),
+        DataFusionError::ResourcesExhausted(_) => "it needs more memory than there is",
+        _ => "an expression cannot be computed",
     }
 }

@@ -10,7 +10,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use super::{EpochInput, Event, Query, TaskError};
+use super::input::EpochEnd;
+use super::{EpochInput, Event, Query, QueryError, TaskError};
 
 /// How often the sink is asked whether its own task failed.
 const TICK: Duration = Duration::from_secs(1);
@@ -92,7 +93,11 @@ impl Subtask {
                     Some(Ok(batch)) if batch.num_rows() == 0 => {}
                     Some(Ok(batch)) => self.sink.process_batch(batch).await.map_err(TaskError::Sink)?,
                     Some(Err(error)) => return Err(TaskError::Query(error)),
-                    None => return self.input.take_barrier().map(Turn::Barrier).ok_or(TaskError::Orphaned),
+                    None => return match self.input.take_end() {
+                        EpochEnd::Barrier(barrier) => Ok(Turn::Barrier(barrier)),
+                        EpochEnd::Closed => Err(TaskError::Orphaned),
+                        EpochEnd::NotRead => Err(TaskError::Query(QueryError::InputNotRead)),
+                    },
                 },
             }
         }

@@ -107,6 +107,12 @@ impl Mistakes {
         match value {
             Some(value) if self.found.is_empty() => Ok(value),
             _ => {
+                if self.found.is_empty() {
+                    // Whoever gives no value has said why; were it forgotten, an empty list would look like no mistake at all.
+                    let message =
+                        "this pipeline cannot be planned, for a reason that is not known; please report it";
+                    self.add(Place { line: 1, column: 1 }, message);
+                }
                 self.found.sort_by_key(|error| error.place);
                 Err(PipelineErrors(self.found))
             }

@@ -1,5 +1,7 @@
 //! From the text of an SQL file to a pipeline that can be run: one source, a query of single rows, one sink.
 
+mod casts;
+mod clauses;
 mod dialect;
 mod error;
 mod fingerprint;
@@ -298,18 +300,17 @@ fn read_source(table: &Table, mistakes: &mut Mistakes) -> Option<SourceTable> {
 }
 
 fn query_of<'a>(insert: &'a Insert, statement: &Statement, mistakes: &mut Mistakes) -> Option<&'a Query> {
-    let refused =
-        insert.overwrite || insert.replace_into || insert.on.is_some() || insert.returning.is_some();
+    let before = mistakes.count();
+    clauses::refuse_in_insert(insert, statement, mistakes);
     match &insert.source {
-        Some(query) if !refused => Some(query),
-        _ => {
-            mistakes.add(
-                statement.start(),
-                "only INSERT INTO table [(columns)] SELECT ... is run",
-            );
-            None
+        Some(query) => clauses::refuse_in_query(query, statement, mistakes),
+        None if mistakes.count() == before => {
+            let message = "only INSERT INTO table [(columns)] SELECT ... is run";
+            mistakes.add(statement.start(), message);
         }
+        None => {}
     }
+    insert.source.as_deref().filter(|_| mistakes.count() == before)
 }
 
 fn named_column(ident: &Ident, statement: &Statement) -> (String, Place) {

@@ -5,22 +5,30 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DataFusionError, ScalarValue, SchemaError};
+use datafusion::common::{Column, DataFusionError, ScalarValue, SchemaError, TableReference};
 use datafusion::config::ConfigOptions;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Volatility, lit};
+use datafusion::optimizer::OptimizerRule;
+use datafusion::optimizer::common_subexpr_eliminate::CommonSubexprEliminate;
+use datafusion::optimizer::optimize_projections::OptimizeProjections;
+use datafusion::optimizer::push_down_filter::PushDownFilter;
+use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement as DataFusionStatement;
 use datafusion::sql::resolve::resolve_table_references;
 use datafusion::sql::sqlparser::ast::{Query, SelectItem, SetExpr, Spanned, Statement as Ast};
 use futures::FutureExt;
 
+use super::casts::CheckedCasts;
 use super::error::{Mistakes, Place, did_you_mean, start_of};
 use super::statements::Statement;
 use super::types::{fits, is_json, sql_name};
 use crate::exec::input_table;
 
 const POINTER: &str = "the embedded host does not run it; run this file on Arroyo (arroyo.dev), which does";
+
+const NO_SOURCE: &str = "the query reads no source; add FROM and a table created with a source connector";
 
 const SAME_NAME: &str = "two expressions of the SELECT have the same name (a CAST has that of its column); name one of them with AS";
 
@@ -51,7 +59,20 @@ pub(crate) fn session() -> SessionState {
     SessionStateBuilder::new()
         .with_config(config)
         .with_default_features()
+        .with_analyzer_rule(Arc::new(CheckedCasts))
+        .with_optimizer_rules(optimizer_rules())
         .build()
+}
+
+/// Only rules that keep the scan: others turn a query whose filter is never true into an empty relation, which has no barrier. They
+/// are for joins, aggregates and limits, which are not run here.
+fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    vec![
+        Arc::new(SimplifyExpressions::new()),
+        Arc::new(PushDownFilter::new()),
+        Arc::new(CommonSubexprEliminate::new()),
+        Arc::new(OptimizeProjections::new()),
+    ]
 }
 
 /// Plans the query over the sources; notes every mistake it can find.
@@ -64,15 +85,19 @@ pub(super) fn plan(
 ) -> Option<Planned> {
     let ast = Ast::Query(Box::new(query.clone()));
     let before = mistakes.count();
-    let source = the_source(&ast, sources, statement, mistakes);
+    check_tables(&ast, sources, statement, mistakes);
     if mistakes.count() > before {
         return None;
     }
     let context = SessionContext::new_with_state(session());
     for (name, schema) in sources {
-        context
-            .register_table(format!("\"{name}\""), input_table(schema))
-            .ok()?;
+        if let Err(error) = context.register_table(TableReference::bare(name.as_str()), input_table(schema)) {
+            mistakes.add(
+                statement.start(),
+                format!("table {name}: {}", first_line(&error.strip_backtrace())),
+            );
+            return None;
+        }
     }
     let state = context.state();
     let parsed = DataFusionStatement::Statement(Box::new(ast));
@@ -88,13 +113,10 @@ pub(super) fn plan(
     if mistakes.count() > before {
         return None;
     }
-    let Some(source) = source else {
-        mistakes.add(
-            statement.start(),
-            "the query reads no source; add FROM and a table created with a source connector",
-        );
+    if scans(&plan).is_empty() {
+        mistakes.add(statement.start(), NO_SOURCE);
         return None;
-    };
+    }
     let (plan, columns) = Casts {
         query,
         target,
@@ -103,11 +125,18 @@ pub(super) fn plan(
     }
     .apply(plan)?;
     match state.optimize(&plan) {
-        Ok(plan) => Some(Planned {
-            source,
-            columns,
-            plan,
-        }),
+        Ok(plan) => match scans(&plan).as_slice() {
+            [source] => Some(Planned {
+                source: source.clone(),
+                columns,
+                plan,
+            }),
+            // Without a scan no barrier would end an epoch.
+            _ => {
+                mistakes.add(statement.start(), NO_SOURCE);
+                None
+            }
+        },
         Err(error) => {
             note_planning_errors(&error, statement, mistakes);
             None
@@ -115,30 +144,47 @@ pub(super) fn plan(
     }
 }
 
-/// The one source the query reads; `None` if it reads none.
-fn the_source(
+/// Names of the tables that a plan scans; a table that only an unused WITH names is not among them.
+fn scans(plan: &LogicalPlan) -> Vec<String> {
+    let mut names = Vec::new();
+    let visited = plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            names.push(scan.table_name.table().to_owned());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    visited.expect("the closure above never fails");
+    names
+}
+
+/// Notes every table that is read and is no source.
+fn check_tables(
     ast: &Ast,
     sources: &BTreeMap<String, SchemaRef>,
     statement: &Statement,
     mistakes: &mut Mistakes,
-) -> Option<String> {
+) {
     let parsed = DataFusionStatement::Statement(Box::new(ast.clone()));
-    let (tables, _) = resolve_table_references(&parsed, true).ok()?;
-    let mut read = Vec::new();
+    let tables = match resolve_table_references(&parsed, true) {
+        Ok((tables, _)) => tables,
+        Err(error) => return mistakes.add(statement.start(), first_line(&error.strip_backtrace())),
+    };
     for table in tables {
-        let name = table.table().to_owned();
-        let place = statement.find_word(&name).unwrap_or(statement.start());
-        if sources.contains_key(&name) {
-            read.push(name);
-        } else {
-            let near = did_you_mean(&name, sources.keys().map(String::as_str));
+        let name = table.table();
+        let place = statement.find_word(name).unwrap_or(statement.start());
+        if table.schema().is_some() {
+            mistakes.add(
+                place,
+                format!("table {table} is read, but the name of a table has one part"),
+            );
+        } else if !sources.contains_key(name) {
+            let near = did_you_mean(name, sources.keys().map(String::as_str));
             mistakes.add(
                 place,
                 format!("table {name} is read but no source of that name is created{near}"),
             );
         }
     }
-    read.into_iter().next()
 }
 
 /// Notes each planning error once, with its place, and window functions of the engine by their own name.
@@ -415,8 +461,18 @@ impl Casts<'_> {
             self.mistakes.add(self.statement.start(), message);
             return None;
         }
-        let null = ScalarValue::try_from(field.data_type()).ok()?;
-        Some(lit(null).alias(field.name()))
+        match ScalarValue::try_from(field.data_type()) {
+            Ok(null) => Some(lit(null).alias(field.name())),
+            Err(error) => {
+                let message = format!(
+                    "column {}: {}",
+                    field.name(),
+                    first_line(&error.strip_backtrace())
+                );
+                self.mistakes.add(self.statement.start(), message);
+                None
+            }
+        }
     }
 
     fn project(self, plan: LogicalPlan, exprs: Vec<Expr>) -> Option<LogicalPlan> {

@@ -35,7 +35,7 @@ pub(super) fn parse(sql: &str, mistakes: &mut Mistakes) -> Vec<Statement> {
         match parse_one(&dialect, &tokens) {
             Ok(ast) => statements.push(Statement { ast, tokens }),
             Err(error) => {
-                let (place, message) = placed(&error, start, end);
+                let (place, message) = dotted_option(&tokens).unwrap_or_else(|| placed(&error, start, end));
                 mistakes.add(place, message);
             }
         }
@@ -120,6 +120,36 @@ fn parse_one(dialect: &ArroyoDialect, tokens: &[TokenWithSpan]) -> Result<Ast, P
     } else {
         parser.expected("end of statement, a semicolon", next)
     }
+}
+
+/// An option whose name has a dot but no quotes, which the parser would report as a missing `=`.
+fn dotted_option(tokens: &[TokenWithSpan]) -> Option<(Place, String)> {
+    let with = tokens
+        .windows(2)
+        .position(|pair| is_word(&pair[0], "with") && pair[1].token == Token::LParen)?;
+    let creates = tokens.first().is_some_and(|token| is_word(token, "create"));
+    let tokens = tokens.get(with + 2..).filter(|_| creates)?;
+    let separated = |index: usize| index == 0 || tokens[index - 1].token == Token::Comma;
+    let starts = (0..tokens.len()).filter(|index| separated(*index));
+    starts.into_iter().find_map(|start| {
+        let end = start
+            + tokens[start..]
+                .iter()
+                .position(|token| token.token == Token::Eq)?;
+        let name = &tokens[start..end];
+        let of_name = |token: &TokenWithSpan| matches!(token.token, Token::Word(_) | Token::Period);
+        let dotted = name.iter().any(|token| token.token == Token::Period);
+        if !dotted || !name.iter().all(of_name) {
+            return None;
+        }
+        let name: String = name.iter().map(|token| token.token.to_string()).collect();
+        let message = format!("an option's name with a dot needs single quotes: write '{name}' = ...");
+        Some((tokens[start].span.start.into(), message))
+    })
+}
+
+fn is_word(token: &TokenWithSpan, word: &str) -> bool {
+    matches!(&token.token, Token::Word(found) if found.value.eq_ignore_ascii_case(word))
 }
 
 /// The parser writes the place at the end of its message, and none where the statement ends too early.

@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
     SqlOption as AstOption, UnaryOperator, Value,
 };
 
+use super::clauses::refuse_in_create;
 use super::error::{Mistakes, Place, did_you_mean, start_of};
 use super::statements::Statement;
 use super::types;
@@ -52,7 +53,13 @@ pub(super) fn read(create: &CreateTable, statement: &Statement, mistakes: &mut M
     let place = statement
         .find_word(last_ident(&create.name))
         .unwrap_or(statement.start());
-    refuse_clauses(create, place, mistakes);
+    if create.name.0.len() > 1 {
+        let message = format!(
+            "table {name}: the name of a table has one part here; name the BigQuery dataset with the option 'dataset'"
+        );
+        mistakes.add(place, message);
+    }
+    refuse_in_create(create, place, statement, mistakes);
     let columns = columns(&create.columns, place, mistakes);
     let options = options(&create.with_options, statement, mistakes);
     let Some(connector) = options.iter().find(|option| option.name == "connector") else {
@@ -95,23 +102,6 @@ fn last_ident(name: &ObjectName) -> &str {
         .last()
         .and_then(|part| part.as_ident())
         .map_or("", |ident| ident.value.as_str())
-}
-
-fn refuse_clauses(create: &CreateTable, place: Place, mistakes: &mut Mistakes) {
-    let clauses = [
-        (create.query.is_some(), "AS SELECT"),
-        (create.or_replace, "OR REPLACE"),
-        (create.if_not_exists, "IF NOT EXISTS"),
-        (create.temporary, "TEMPORARY"),
-        (create.partition_by.is_some(), "PARTITION BY"),
-        (!create.constraints.is_empty(), "a table constraint"),
-    ];
-    for (_, clause) in clauses.iter().filter(|(there, _)| *there) {
-        mistakes.add(
-            place,
-            format!("CREATE TABLE with {clause} is not supported; give columns and WITH (...) only"),
-        );
-    }
 }
 
 fn columns(defs: &[ColumnDef], table: Place, mistakes: &mut Mistakes) -> Option<SchemaRef> {

@@ -361,6 +361,18 @@ fn each_mistake_of_an_insert_is_refused_at_its_place() {
             "p.sql:3:64: a subquery in an expression keeps rows over time: ",
         ),
         (
+            "INSERT INTO out WITH t AS (SELECT counter FROM impulse) SELECT 1, 'x'",
+            "p.sql:3:1: the query reads no source; add FROM and a table created with a source connector",
+        ),
+        (
+            "INSERT INTO out SELECT counter, 'x' FROM a.impulse",
+            "p.sql:3:44: table a.impulse is read, but the name of a table has one part",
+        ),
+        (
+            "INSERT INTO out DEFAULT VALUES",
+            "p.sql:3:1: only INSERT INTO table [(columns)] SELECT ... is run",
+        ),
+        (
             "INSERT INTO out VALUES (1, 'x')",
             "p.sql:3:1: the query reads no source; add FROM and a table created with a source connector",
         ),
@@ -370,7 +382,7 @@ fn each_mistake_of_an_insert_is_refused_at_its_place() {
         ),
         (
             "INSERT OVERWRITE out SELECT counter, 'x' FROM impulse",
-            "p.sql:3:1: only INSERT INTO table [(columns)] SELECT ... is run",
+            "p.sql:3:8: INSERT with OVERWRITE is not supported; only INSERT INTO table [(columns)] SELECT ... is run",
         ),
     ];
     let mut wrong = Vec::new();
@@ -386,6 +398,186 @@ fn each_mistake_of_an_insert_is_refused_at_its_place() {
         }
     }
     assert_eq!(wrong, []);
+}
+
+#[test]
+fn clauses_that_nobody_reads_are_refused_at_their_place() {
+    let create = "is not supported; give columns and WITH (...) only";
+    let with = "WITH (connector = 'bigquery')";
+    let cases = [
+        (
+            format!("CREATE OR REPLACE TABLE t (a INT) {with}"),
+            "25: CREATE TABLE with OR REPLACE",
+        ),
+        (
+            format!("CREATE TEMPORARY TABLE t (a INT) {with}"),
+            "24: CREATE TABLE with TEMPORARY",
+        ),
+        (
+            format!("CREATE TABLE IF NOT EXISTS t (a INT) {with}"),
+            "28: CREATE TABLE with IF NOT EXISTS",
+        ),
+        (
+            format!("CREATE TABLE t (a INT, PRIMARY KEY (a)) {with}"),
+            "14: CREATE TABLE with a table constraint",
+        ),
+        (
+            format!("CREATE TABLE t (a INT) {with} COMMENT 'x'"),
+            "54: CREATE TABLE with COMMENT",
+        ),
+        (
+            format!("CREATE TABLE t (a INT) {with} AS SELECT 1"),
+            "14: CREATE TABLE with AS SELECT",
+        ),
+        (
+            format!("CREATE TABLE t LIKE impulse"),
+            "14: CREATE TABLE with LIKE",
+        ),
+        (
+            format!("CREATE TABLE t CLONE impulse"),
+            "14: CREATE TABLE with CLONE",
+        ),
+        (
+            format!("CREATE TABLE t (a INT) {with} ON COMMIT DROP"),
+            "14: CREATE TABLE with ON COMMIT",
+        ),
+        (
+            format!("CREATE TABLE t (a INT) {with} ORDER BY a"),
+            "54: CREATE TABLE with ORDER BY",
+        ),
+    ];
+    let insert = "INSERT INTO out SELECT counter, 'x' FROM impulse";
+    for (statement, refusal) in cases {
+        let said = refusals(&format!("{IMPULSE}{SINK}{statement};\n{insert}"));
+        assert_eq!(
+            said[0],
+            format!("p.sql:3:{refusal} {create}"),
+            "{statement}: {said:?}"
+        );
+    }
+    let query = "in a query is not supported; leave it out";
+    let run = "is not supported; only INSERT INTO table [(columns)] SELECT ... is run";
+    let cases = [
+        (
+            "INSERT INTO out SELECT counter, 'x' FROM impulse TABLESAMPLE BERNOULLI (10)",
+            "50: TABLESAMPLE",
+            query,
+        ),
+        (
+            "INSERT INTO out SELECT counter, 'x' FROM impulse FOR UPDATE",
+            "50: FOR",
+            query,
+        ),
+        (
+            "INSERT INTO out SELECT counter, 'x' FROM (SELECT counter FROM impulse FOR SHARE) t",
+            "71: FOR",
+            query,
+        ),
+        (
+            "INSERT INTO out SELECT counter, 'x' FROM impulse WITH (NOLOCK)",
+            "50: table hints",
+            query,
+        ),
+        (
+            "INSERT INTO out SELECT counter, upper('x') FILTER (WHERE false) FROM impulse",
+            "44: FILTER behind a function",
+            query,
+        ),
+        (
+            "INSERT INTO out SELECT counter, upper(DISTINCT 'x') FROM impulse",
+            "33: DISTINCT or ALL in a function's arguments",
+            query,
+        ),
+        (
+            "INSERT INTO out SELECT counter, 'x' FROM impulse FETCH FIRST 3 ROWS ONLY",
+            "50: FETCH",
+            query,
+        ),
+        (
+            "INSERT INTO out SELECT counter, 'x' FROM impulse RETURNING a",
+            "50: INSERT with RETURNING",
+            run,
+        ),
+        (
+            "INSERT INTO out SELECT counter, 'x' FROM impulse ON CONFLICT DO NOTHING",
+            "50: INSERT with ON",
+            run,
+        ),
+        (
+            "INSERT INTO out PARTITION (a = 1) SELECT counter, 'x' FROM impulse",
+            "17: INSERT with PARTITION",
+            run,
+        ),
+        (
+            "INSERT IGNORE INTO out SELECT counter, 'x' FROM impulse",
+            "8: INSERT with IGNORE",
+            run,
+        ),
+        (
+            "INSERT OR REPLACE INTO out SELECT counter, 'x' FROM impulse",
+            "8: INSERT with OR",
+            run,
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (insert, refusal, rest) in cases {
+        let (said, wanted) = (
+            refusals(&with_insert(insert)),
+            format!("p.sql:3:{refusal} {rest}"),
+        );
+        if said != [wanted.as_str()] {
+            wrong.push((insert, said, wanted));
+        }
+    }
+    assert_eq!(wrong, []);
+}
+
+#[test]
+fn names_with_dots_and_quotes_are_told_apart() {
+    let insert = "INSERT INTO out SELECT counter, 'x' FROM impulse";
+    let cases = [
+        (
+            "CREATE TABLE x.t WITH (connector = 'impulse', event_rate = '1')",
+            "p.sql:3:16: table x.t: the name of a table has one part here; name the BigQuery dataset with the option 'dataset'",
+        ),
+        (
+            "CREATE TABLE t (a INT) WITH (connector = 'single_file', csv.header = 'true', path = 'x')",
+            "p.sql:3:57: an option's name with a dot needs single quotes: write 'csv.header' = ...",
+        ),
+    ];
+    for (statement, refusal) in cases {
+        assert_eq!(
+            refusals(&format!("{IMPULSE}{SINK}{statement};\n{insert}")),
+            [refusal]
+        );
+    }
+    let sql = format!(
+        "CREATE TABLE \"a\"\"b.c\" WITH (connector = 'impulse', event_rate = '1');\n{SINK}\
+         INSERT INTO out SELECT counter, 'x' FROM \"a\"\"b.c\""
+    );
+    assert_eq!(parse(&sql).unwrap().source.name, "a\"b.c");
+}
+
+#[test]
+fn casts_that_would_not_be_checked_are_refused() {
+    let source = "CREATE TABLE s (d DATE[]) WITH (connector = 'single_file', path = 'x', format = 'json');\n";
+    let sink = "CREATE TABLE out (t TIMESTAMP[]) WITH (connector = 'bigquery');\n";
+    let implicit = refusals(&format!("{source}{sink}INSERT INTO out SELECT d FROM s"));
+    assert_eq!(
+        implicit,
+        [
+            "p.sql:3:24: column t is TIMESTAMP[] but is given DATE[]; write CAST(... AS TIMESTAMP[]) if that is meant, or change the column"
+        ]
+    );
+    let explicit = refusals(&format!(
+        "{source}{sink}INSERT INTO out SELECT CAST(d AS TIMESTAMP[]) FROM s"
+    ));
+    assert_eq!(
+        explicit,
+        [
+            "p.sql:3:1: a cast from DATE[] to TIMESTAMP[] would not be checked for values out of range, and is not run; keep the type DATE[]"
+        ]
+    );
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, IntervalUnit, TimeUnit};
 use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType as SqlType, ExactNumberInfo, TimezoneInfo};
 
+use super::casts::is_unchecked;
+
 /// Key of the field metadata that marks a string as JSON.
 pub const EXTENSION_NAME: &str = "ARROW:extension:name";
 /// Its value, the engine's.
@@ -178,6 +180,8 @@ pub(super) fn fits(from: &DataType, to: &DataType) -> bool {
         (Timestamp(unit, zone), Timestamp(to_unit, None)) => {
             unit_digits(*to_unit) >= unit_digits(*unit) && zone.as_deref().is_none_or(is_utc)
         }
+        // Inside others the kernels do not check it (casts.rs).
+        (List(_) | Struct(_), _) if is_unchecked(from, to) => false,
         (List(item), List(to_item)) => fits(item.data_type(), to_item.data_type()),
         (Struct(fields), Struct(to_fields)) => {
             fields.len() == to_fields.len()
@@ -289,6 +293,8 @@ mod tests {
                 nanos,
                 false,
             ),
+            (list(Date32), list(time(TimeUnit::Nanosecond)), false),
+            (list(Date32), list(time(TimeUnit::Second)), true),
             (list(Int32), list(Int64), true),
             (list(Utf8), list(Int64), false),
         ];

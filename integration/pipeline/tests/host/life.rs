@@ -301,11 +301,11 @@ async fn a_null_for_a_required_column_and_a_failing_expression_end_the_run_witho
         ),
         (
             "1 / (3 - counter)",
-            "the query failed on a row: a division by zero; guard it with nullif(divisor, 0)",
+            "column a: the query failed on a row: a division by zero; guard it with nullif(divisor, 0)",
         ),
         (
             "CAST(concat('x', CAST(counter AS TEXT)) AS BIGINT)",
-            "the query failed on a row: a value cannot be cast to the type asked for; TRY_CAST gives NULL for such values",
+            "column a: the query failed on a row: a value cannot be cast to the type asked for; TRY_CAST gives NULL for such values",
         ),
     ];
     for (expression, message) in cases {

@@ -7,6 +7,7 @@ mod errors;
 mod examples;
 mod fake;
 mod life;
+mod queries;
 
 use std::path::Path;
 
