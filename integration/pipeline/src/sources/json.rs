@@ -8,7 +8,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_json::ReaderBuilder;
 use arrow_json::reader::Decoder;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize as _, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserializer, de};
 use serde_json::value::RawValue;
 
@@ -16,7 +16,7 @@ use crate::sql::{is_json, sql_name};
 
 /// From here on a float stands for several whole numbers.
 const TWO_TO_53: f64 = 9_007_199_254_740_992.0;
-/// From here on no whole number fits, however it is written.
+/// From here on no whole number fits.
 const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
 const UNNAMED: &str = "a value does not have the type of its column";
 
@@ -243,11 +243,53 @@ struct WholeNumbers<'a> {
     path: &'a str,
 }
 
+impl WholeNumbers<'_> {
+    /// Judges a number by its text: of its value as a float, digits are lost already.
+    fn number(&self, text: &str) -> Result<(), String> {
+        let name = || sql_name(self.data_type);
+        let wrong = || Err(format!("column {} is not {}", self.path, name()));
+        if !text.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+            return Ok(());
+        }
+        if !text.contains(['.', 'e', 'E']) {
+            let unsigned = self.data_type.is_unsigned_integer() && text.parse::<u64>().is_ok();
+            let fits = unsigned || text.parse::<i64>().is_ok();
+            return if fits { Ok(()) } else { wrong() };
+        }
+        match text.parse::<f64>() {
+            Ok(value) if value.abs() < TWO_TO_53 && has_no_fraction(text) => Ok(()),
+            Ok(value) if (TWO_TO_53..TWO_TO_64).contains(&value.abs()) => Err(format!(
+                "column {} is {}, but its number is written with a point or exponent and may lose digits beyond 2^53; write all its digits",
+                self.path,
+                name()
+            )),
+            _ => wrong(),
+        }
+    }
+}
+
+/// Whether only zeros stand behind the point of a number, once its exponent has moved it.
+fn has_no_fraction(number: &str) -> bool {
+    let (digits, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let point = exponent
+        .parse::<i64>()
+        .unwrap_or(0)
+        .saturating_add(whole.len() as i64);
+    let last = [whole, fraction]
+        .concat()
+        .rfind(|digit| matches!(digit, '1'..='9'));
+    last.is_none_or(|last| (last as i64) < point)
+}
+
 impl<'de> DeserializeSeed<'de> for WholeNumbers<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        if has_integers(self.data_type) {
+        if is_whole(self.data_type) {
+            let value = <&RawValue>::deserialize(deserializer)?;
+            self.number(value.get()).map_err(de::Error::custom)
+        } else if has_integers(self.data_type) {
             deserializer.deserialize_any(self)
         } else {
             deserializer.deserialize_ignored_any(IgnoredAny).map(|_| ())
@@ -262,20 +304,7 @@ impl<'de> Visitor<'de> for WholeNumbers<'_> {
         f.write_str("any value")
     }
 
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<(), E> {
-        let (path, name) = (self.path, sql_name(self.data_type));
-        if !is_whole(self.data_type) {
-            return Ok(());
-        }
-        if value.fract() != 0.0 || value.abs() >= TWO_TO_64 {
-            return Err(E::custom(format_args!("column {path} is not {name}")));
-        }
-        if value.abs() >= TWO_TO_53 {
-            return Err(E::custom(format_args!(
-                "column {path} is {name}, but its number is written with a point or exponent and may lose digits beyond 2^53; write all its \
-                 digits"
-            )));
-        }
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
         Ok(())
     }
 

@@ -254,7 +254,14 @@ async fn a_number_that_would_lose_digits_is_named_by_line_and_column() {
     for (line, reason) in [
         ("{\"id\": 9007199254740993.0}", format!("id is {lost}")),
         ("{\"id\": -1.2345678901234567e17}", format!("id is {lost}")),
+        ("{\"id\": 9007199254740992.0}", format!("id is {lost}")),
         ("{\"id\": 1e30}", "id is not BIGINT".into()),
+        ("{\"id\": 1e400}", "id is not BIGINT".into()),
+        ("{\"id\": -9223372036854775809}", "id is not BIGINT".into()),
+        ("{\"id\": 4503599627370497.1}", "id is not BIGINT".into()),
+        ("{\"id\": 1.00000000000000000001}", "id is not BIGINT".into()),
+        ("{\"id\": 1234.5e-1}", "id is not BIGINT".into()),
+        ("{\"at\": 9223372036854775808}", "at is not TIMESTAMP".into()),
         ("{\"at\": 1700000000000000001.0}", format!("at is {lost_time}")),
         ("{\"at\": 1.5}", "at is not TIMESTAMP".into()),
     ] {
@@ -262,11 +269,15 @@ async fn a_number_that_would_lose_digits_is_named_by_line_and_column() {
         let error = format!("FOLDER/in, line 2: column {reason}{behind}");
         assert_eq!(world.read().await.unwrap_err(), error);
     }
-    world.write("{\"id\": 9007199254740993}\n{\"id\": 9007199254740991.0}\n{\"id\": -1e3}\n{\"id\": 9223372036854775807}\n");
+    world.write("{\"id\": 9007199254740993}\n{\"id\": 9007199254740991.0}\n{\"id\": -1e3}\n{\"id\": 4503599627370495.00}\n{\"id\": 1.25e2}\n{\"id\": 100e-2}\n{\"id\": 0e9}\n{\"id\": 9223372036854775807}\n");
     let rows = [
         "9007199254740993|NULL",
         "9007199254740991|NULL",
         "-1000|NULL",
+        "4503599627370495|NULL",
+        "125|NULL",
+        "1|NULL",
+        "0|NULL",
         "9223372036854775807|NULL",
     ];
     assert_eq!(world.read().await.unwrap(), rows);
