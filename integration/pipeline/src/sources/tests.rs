@@ -341,6 +341,25 @@ async fn a_changed_header_or_earlier_record_is_seen_when_the_run_goes_on() {
 }
 
 #[tokio::test]
+async fn a_position_of_version_1_goes_on_and_is_stored_with_the_header_from_then_on() {
+    use bigquery_sink_state::envelope::{self, Kind};
+    let file = "id,size\n1,a\n2,b\n";
+    let mut world = World::sizes();
+    // Offset, line, length and checksum of the last record alone.
+    let old = (12_u64, 2_u64, 4_u32, crc32c::crc32c(b"1,a\n"));
+    world.store(envelope::encode(Kind::SourcePosition, 1, &old));
+    assert_eq!(
+        describe_position(&world.stored[0]),
+        ("t", "byte 12, after line 2".into())
+    );
+    world.write(file);
+    assert_eq!(world.read().await.unwrap(), ["2|b"]);
+    world.write(file.replace("size", "sice"));
+    let error = "FOLDER/in: its header has changed since it was read; put the old file back, or start anew with --new-state";
+    assert_eq!(world.read().await.unwrap_err(), error);
+}
+
+#[tokio::test]
 async fn what_is_compared_is_bounded_however_much_was_read() {
     let mut world = World::json();
     let lines: String = (0..5000).map(|id| format!("{{\"id\": {id}}}\n")).collect();
