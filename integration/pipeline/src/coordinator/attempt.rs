@@ -57,17 +57,28 @@ pub(super) struct Attempt<'r, 'p> {
 impl<'r, 'p> Attempt<'r, 'p> {
     /// Runs to the end of the job; an error tells whether another attempt may help.
     pub(super) async fn run(run: &'r mut Run<'p>) -> Result<(), HostError> {
-        let restored = run.lease.restore().await?;
+        let limits = run.limits.clone();
+        let restored = limits
+            .until_stopped("reading the state", run.lease.restore())
+            .await?;
         run.totals.restored(restored.as_ref());
         if let Some(restored) = &restored {
             run.check_same(&restored.manifest)?;
             if restored.manifest.input_ended && restored.committed() {
-                tracing::info!(epoch = %restored.manifest.epoch, "the sources had ended and everything is committed");
+                let epoch = restored.manifest.epoch;
+                tracing::info!(%epoch, "the sources had ended and everything is committed");
+                run.totals.had_ended(epoch.0);
                 return Ok(());
             }
         }
         run.step(Step::Restored).await;
-        let mut attempt = Self::start(run, restored).await?;
+        let pending = restored.as_ref().and_then(|r| r.pending_commit.as_ref());
+        let pending = pending.map(CommitPermit::epoch);
+        let mut attempt = tokio::select! {
+            biased;
+            () = limits.shutdown.cancelled() => return stopped_early(pending),
+            started = limits.within("opening the sources", Self::start(run, restored)) => started?,
+        };
         let result = attempt.drive().await;
         attempt.interrupt().await;
         result
@@ -212,7 +223,7 @@ impl<'r, 'p> Attempt<'r, 'p> {
                 () = shutdown.cancelled(), if !told => {
                     told = true;
                     if self.core.starting() {
-                        return self.stopped_early();
+                        return stopped_early(self.commit.as_ref().map(|(permit, _)| permit.epoch()));
                     }
                     self.take(Input::Shutdown).await?;
                 }
@@ -242,16 +253,6 @@ impl<'r, 'p> Attempt<'r, 'p> {
     /// All senders of events are gone: what is left is to see how the tasks ended.
     async fn joined(&mut self) -> Result<(), HostError> {
         check(self.tasks.join_next().await)
-    }
-
-    /// A sink that is starting may be waiting for a server; there is nothing to wait for, no row was read.
-    fn stopped_early(&self) -> Result<(), HostError> {
-        match &self.commit {
-            None => Ok(()),
-            Some((permit, _)) => Err(HostError::Unconfirmed {
-                epoch: permit.epoch(),
-            }),
-        }
     }
 
     fn ended(&mut self) -> Result<(), HostError> {
@@ -340,7 +341,8 @@ impl<'r, 'p> Attempt<'r, 'p> {
                     .commit
                     .take()
                     .ok_or_else(|| HostError::Internal("a commit without its permit".into()))?;
-                self.run.lease.mark_committed(&permit).await?;
+                let mark = self.run.lease.mark_committed(&permit);
+                self.run.limits.within("recording a commit", mark).await?;
                 self.run.totals.confirmed(epoch.0);
                 self.report();
                 self.run.step(Step::Marked(epoch)).await;
@@ -385,14 +387,23 @@ impl<'r, 'p> Attempt<'r, 'p> {
             input_ended,
             created_at_micros: (self.run.config.wall_clock)(),
         };
-        let permit = self.run.lease.complete(&manifest).await?;
+        let complete = self.run.lease.complete(&manifest);
+        let permit = self
+            .run
+            .limits
+            .within("completing a checkpoint", complete)
+            .await?;
         self.run.totals.completed(counts);
         self.commit = Some((permit, entries(&manifest)));
         Ok(())
     }
 
     async fn send_commits(&mut self, epoch: Epoch) -> Result<(), HostError> {
-        self.run.lease.still_ours().await?;
+        let still_ours = self.run.lease.still_ours();
+        self.run
+            .limits
+            .within("making sure that no other host has the state", still_ours)
+            .await?;
         let (_, entries) = self
             .commit
             .as_ref()
@@ -423,6 +434,14 @@ impl<'r, 'p> Attempt<'r, 'p> {
         if tokio::time::timeout(INTERRUPT_LIMIT, all).await.is_err() {
             self.tasks.shutdown().await;
         }
+    }
+}
+
+/// What is starting may be waiting for a server or a disk; there is nothing to wait for, no row was read.
+fn stopped_early(pending: Option<Epoch>) -> Result<(), HostError> {
+    match pending {
+        None => Ok(()),
+        Some(epoch) => Err(HostError::Unconfirmed { epoch }),
     }
 }
 

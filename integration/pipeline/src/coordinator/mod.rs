@@ -2,6 +2,7 @@
 
 mod attempt;
 mod core;
+mod limits;
 mod restart;
 mod totals;
 
@@ -25,6 +26,7 @@ use crate::sources::SourceError;
 use crate::sql::Pipeline;
 use crate::store::{Lease, Manifest, Store, StoreError, StoreLocation, TakeOver};
 use attempt::Attempt;
+use limits::Limits;
 use restart::Restarts;
 use totals::Totals;
 
@@ -148,11 +150,21 @@ pub enum HostError {
     },
     /// A stop was asked for while sinks were starting and a commit of an earlier run was still to be replayed.
     #[error(
-        "stopped before the commit of checkpoint {epoch} was confirmed; run it again to publish that checkpoint"
+        "stopped before the commit of checkpoint {epoch} was confirmed; run it again on the same state, without --new-state, to \
+         publish that checkpoint"
     )]
     Unconfirmed {
         /// The checkpoint.
         epoch: Epoch,
+    },
+    /// A stop was asked for while the state was still being read.
+    #[error(
+        "stopped before the state at {state} was read: the storage gave no answer; whether a checkpoint is still to be published is \
+         known once it does, so run it again on the same state, without --new-state"
+    )]
+    StoppedUnread {
+        /// The store.
+        state: String,
     },
     /// A value of the configuration is out of range.
     #[error("{0}")]
@@ -259,6 +271,7 @@ impl HostError {
             Self::Query(_)
             | Self::Changed { .. }
             | Self::Unconfirmed { .. }
+            | Self::StoppedUnread { .. }
             | Self::Config(_)
             | Self::GaveUp { .. } => false,
         }
@@ -280,18 +293,27 @@ pub async fn run(
 ) -> Result<Summary, HostError> {
     config.check()?;
     let begun = Instant::now();
-    let store = Store::open(&config.state).await?;
-    let lease = store.take_over((config.wall_clock)(), config.take_over).await?;
+    let limits = Limits {
+        stall: config.stall_limit,
+        shutdown: control.shutdown.clone(),
+        state: config.state.to_string(),
+    };
+    let take_over = async {
+        let store = Store::open(&config.state).await?;
+        store.take_over((config.wall_clock)(), config.take_over).await
+    };
+    let lease = limits.until_stopped("opening the state", take_over).await?;
     let mut run = Run {
         pipeline,
         config,
         sinks,
         control,
+        limits: limits.clone(),
         lease,
         totals: Totals::default(),
         last_start: 0,
     };
-    run.begin().await?;
+    limits.until_stopped("opening a new lineage", run.begin()).await?;
     run.attempts().await?;
     let created = run.sinks.streams_created();
     Ok(run.totals.summary(created, begun.elapsed()))
@@ -303,6 +325,7 @@ struct Run<'a> {
     config: HostConfig,
     sinks: Arc<dyn SinkFactory>,
     control: Control,
+    limits: Limits,
     lease: Lease,
     totals: Totals,
     last_start: u64,
@@ -315,9 +338,9 @@ impl Run<'_> {
             Start::Newest => {}
             Start::Anew => self.lease.begin_empty_lineage().await?,
             Start::Checkpoint(epoch) => {
-                if let Some(newest) = self.lease.restore().await? {
-                    self.check_same(&newest.manifest)?;
-                }
+                // Only that one is read: a damaged newer one is a reason to go back.
+                let base = self.lease.base(epoch).await?;
+                self.check_same(&base)?;
                 self.lease.begin_lineage_from(epoch).await?;
             }
         }

@@ -37,6 +37,9 @@ pub struct Summary {
     pub restarts: u32,
     /// Write streams created.
     pub streams_created: u64,
+    /// The checkpoint at which an earlier run had read everything and committed it, so that nothing was left for this one; `None` if
+    /// there was anything to do.
+    pub already_ended: Option<u64>,
     /// How long it took.
     pub seconds: f64,
 }
@@ -59,6 +62,7 @@ pub(super) struct Totals {
     checkpoints: u64,
     restarts: u32,
     epoch: u64,
+    ended: Option<u64>,
     pace: Option<(Instant, u64, f64)>,
 }
 
@@ -96,6 +100,11 @@ impl Totals {
             ..completed
         };
         self.at_start.get_or_insert(self.confirmed);
+    }
+
+    /// A restored checkpoint says that nothing is left to do.
+    pub(super) fn had_ended(&mut self, epoch: u64) {
+        self.ended = Some(epoch);
     }
 
     /// A checkpoint is durable.
@@ -147,6 +156,8 @@ impl Totals {
 
     pub(super) fn summary(&self, streams_created: u64, took: Duration) -> Summary {
         let start = self.at_start.unwrap_or_default();
+        // After a restart the end may be this run's own.
+        let worked = self.checkpoints > 0 || self.confirmed != start;
         Summary {
             rows_read: self.completed.read.saturating_sub(start.read),
             rows_committed: self.confirmed.committed.saturating_sub(start.committed),
@@ -154,6 +165,7 @@ impl Totals {
             checkpoints: self.checkpoints,
             restarts: self.restarts,
             streams_created,
+            already_ended: self.ended.filter(|_| !worked),
             seconds: took.as_secs_f64(),
         }
     }

@@ -237,28 +237,43 @@ impl Lease {
         Ok(mark)
     }
 
-    /// Opens a new lineage that begins with a copy of an older, committed checkpoint, and restores from it. Of several
-    /// of that number the one of the newest lineage is taken. Rows committed since become visible again.
+    /// The checkpoint that [`Self::begin_lineage_from`] would begin with, so that it can be judged first; newer ones may be damaged.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchBase`] if it is gone or not committed; else as [`Self::complete`].
-    pub async fn begin_lineage_from(&mut self, epoch: Epoch) -> Result<RestoredCheckpoint, StoreError> {
+    /// [`StoreError::NoSuchBase`] if it is gone or not committed, [`StoreError::Damaged`] if it is itself.
+    pub async fn base(&self, epoch: Epoch) -> Result<Manifest, StoreError> {
+        self.objects.settle().await?;
+        let catalog = Catalog::of(self.objects.list(CHECKPOINTS).await?);
+        self.base_in(&catalog, epoch).await.map(|(_, manifest)| manifest)
+    }
+
+    async fn base_in(&self, catalog: &Catalog, epoch: Epoch) -> Result<(CheckpointId, Manifest), StoreError> {
         let refuse = |reason| StoreError::NoSuchBase {
             location: self.location.to_string(),
             epoch,
             reason,
         };
-        self.objects.settle().await?;
-        let catalog = Catalog::of(self.objects.list(CHECKPOINTS).await?);
         let base = catalog
             .claims()
             .rev()
             .find(|id| id.epoch == epoch)
             .ok_or_else(|| refuse("it is not kept any more"))?;
-        let read = reading::checkpoint(&self.objects, &catalog, base).await?;
-        let Some((manifest, _)) = read.manifest.filter(|_| read.committed) else {
-            return Err(refuse("its commit is not confirmed"));
-        };
+        let read = reading::checkpoint(&self.objects, catalog, base).await?;
+        match read.manifest.filter(|_| read.committed) {
+            Some((manifest, _)) => Ok((base, manifest)),
+            None => Err(refuse("its commit is not confirmed")),
+        }
+    }
+
+    /// Opens a new lineage that begins with a copy of an older, committed checkpoint, and restores from it. Of several
+    /// of that number the one of the newest lineage is taken. Rows committed since become visible again.
+    ///
+    /// # Errors
+    /// As [`Self::base`]; else as [`Self::complete`].
+    pub async fn begin_lineage_from(&mut self, epoch: Epoch) -> Result<RestoredCheckpoint, StoreError> {
+        self.objects.settle().await?;
+        let catalog = Catalog::of(self.objects.list(CHECKPOINTS).await?);
+        let (base, manifest) = self.base_in(&catalog, epoch).await?;
         let id = CheckpointId {
             lineage: catalog.next_lineage(),
             epoch,

@@ -14,6 +14,9 @@ use super::names::{self, CHECKPOINTS, GENERATIONS};
 use super::objects::{Backend, Put, READ_LIMIT};
 use super::{StorageFailure, StoreError};
 
+/// Times that another host's cleanup may take the file being written for a leftover.
+const LINK_TRIES: usize = 8;
+
 /// A folder.
 #[derive(Clone, Debug)]
 pub(super) struct LocalBackend {
@@ -76,15 +79,19 @@ impl LocalBackend {
 
     /// Does once what every write does, so that a folder that cannot do it (no space, no hard links) is found at start.
     fn try_out(&self, folder: &Path) -> io::Result<()> {
-        let (beside, named) = (
-            folder.join(names::temporary("probe")),
-            folder.join(names::temporary("probe")),
-        );
-        self.write_beside(&beside, b"probe")?;
-        let linked = self.disk.link(&beside, &named);
-        self.disk.remove(&beside)?;
-        linked?;
-        self.disk.remove(&named)
+        let probe = folder.join(names::temporary("probe"));
+        for _ in 0..LINK_TRIES {
+            match self.write_and_link(folder, "probe", b"probe", &probe) {
+                Err(LinkError::Swept(_)) => {}
+                Err(LinkError::Other(error)) => return Err(error),
+                Ok(_) => break,
+            }
+        }
+        // A host that cleans up may have been faster, with either.
+        match self.disk.remove(&probe) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     fn write_beside(&self, file: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -95,16 +102,45 @@ impl LocalBackend {
 
     fn create_now(&self, folder: &str, name: &str, bytes: &[u8]) -> io::Result<Put> {
         let folder = self.root.join(folder);
-        let beside = folder.join(names::temporary(name));
-        let put = self.write_beside(&beside, bytes).and_then(|()| {
-            match self.disk.link(&beside, &folder.join(name)) {
-                Ok(()) => Ok(Put::Created),
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Put::Exists),
-                Err(error) => Err(error),
+        let named = folder.join(name);
+        for _ in 1..LINK_TRIES {
+            match self.write_and_link(&folder, name, bytes, &named) {
+                // Another host's cleanup took it for a leftover before it had its name: nothing was written.
+                Err(LinkError::Swept(_)) => {}
+                Err(LinkError::Other(error)) => return Err(error),
+                Ok(put) => return Ok(put),
             }
-        });
+        }
+        self.write_and_link(&folder, name, bytes, &named)
+            .map_err(|(LinkError::Swept(error) | LinkError::Other(error))| error)
+    }
+
+    fn write_and_link(
+        &self,
+        folder: &Path,
+        name: &str,
+        bytes: &[u8],
+        named: &Path,
+    ) -> Result<Put, LinkError> {
+        let beside = folder.join(names::temporary(name));
+        let put = self
+            .write_beside(&beside, bytes)
+            .map_err(LinkError::Other)
+            .and_then(|()| match self.disk.link(&beside, named) {
+                Ok(()) => Ok(Put::Created),
+                Err(error) => match error.kind() {
+                    ErrorKind::AlreadyExists => Ok(Put::Exists),
+                    ErrorKind::NotFound => Err(LinkError::Swept(error)),
+                    _ => Err(LinkError::Other(error)),
+                },
+            });
         // Also where the name was there: whoever wrote it may have died before this step.
-        let put = put.and_then(|put| self.disk.sync_folder(&folder).map(|()| put));
+        let put = put.and_then(|put| {
+            self.disk
+                .sync_folder(folder)
+                .map(|()| put)
+                .map_err(LinkError::Other)
+        });
         // What stays is swept with the next cleanup.
         self.disk.remove(&beside).ok();
         put
@@ -176,6 +212,12 @@ impl Backend for LocalBackend {
     fn show(&self, folder: &str, name: &str) -> String {
         self.root.join(folder).join(name).display().to_string()
     }
+}
+
+/// Why a file did not get its name.
+enum LinkError {
+    Swept(io::Error),
+    Other(io::Error),
 }
 
 fn absent_is<T>(absent: T, result: io::Result<T>) -> Result<T, StorageFailure> {

@@ -146,11 +146,10 @@ impl Store {
     /// # Errors
     /// [`StoreError::InUse`] if another process runs on this folder and `how` is [`TakeOver::Refuse`].
     pub async fn take_over(&self, now_micros: u64, how: TakeOver) -> Result<Lease, StoreError> {
-        let lock = self
-            .folder
-            .as_deref()
-            .map(|folder| FolderLock::acquire(folder, how))
-            .transpose()?;
+        let lock = match self.folder.clone() {
+            Some(folder) => Some(lock(folder, how).await?),
+            None => None,
+        };
         let owner = uuid::Uuid::new_v4().into_bytes();
         Lease::take(
             self.objects.clone(),
@@ -197,6 +196,19 @@ impl Store {
             folder: None,
         }
     }
+}
+
+/// Off the executor's threads: a disk that hangs must not hold up who waits with a limit.
+async fn lock(folder: PathBuf, how: TakeOver) -> Result<FolderLock, StoreError> {
+    let shown = folder.display().to_string();
+    let locked = tokio::task::spawn_blocking(move || FolderLock::acquire(&folder, how)).await;
+    locked.unwrap_or_else(|error| {
+        Err(StoreError::Storage {
+            doing: "lock",
+            file: shown,
+            source: error.into(),
+        })
+    })
 }
 
 fn absolute(folder: &Path) -> Result<PathBuf, StoreError> {

@@ -277,8 +277,8 @@ async fn a_stop_while_sinks_are_starting_ends_at_once_and_names_a_commit_left_un
     assert!(!world.run_and_kill(&impulse(Some(5)), completed).await);
     world.hangs = Some("on_start");
     let error = world.run(&impulse(Some(5)), control).await.unwrap_err();
-    let expected =
-        "stopped before the commit of checkpoint 1 was confirmed; run it again to publish that checkpoint";
+    let expected = "stopped before the commit of checkpoint 1 was confirmed; run it again on the same state, without --new-state, to publish that \
+         checkpoint";
     assert_eq!(error.to_string(), expected);
 }
 

@@ -8,6 +8,7 @@ mod examples;
 mod fake;
 mod life;
 mod queries;
+mod state;
 
 use std::path::Path;
 

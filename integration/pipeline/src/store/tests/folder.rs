@@ -154,6 +154,73 @@ async fn leftovers_of_torn_writes_are_swept_and_foreign_files_left_alone() {
     );
 }
 
+/// A disk beside another host that cleans up: files being written lose their first name before they get their second.
+#[derive(Debug)]
+struct SweptDisk(std::sync::atomic::AtomicUsize);
+
+impl disk::Disk for SweptDisk {
+    fn create_folder(&self, folder: &Path) -> std::io::Result<()> {
+        disk::RealDisk.create_folder(folder)
+    }
+
+    fn create_file(&self, file: &Path) -> std::io::Result<Box<dyn disk::NewFile>> {
+        disk::RealDisk.create_file(file)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> std::io::Result<()> {
+        use std::sync::atomic::Ordering::Relaxed;
+        let swept = self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+        if swept.is_ok() {
+            disk::RealDisk.remove(from)?;
+        }
+        disk::RealDisk.link(from, to)
+    }
+
+    fn sync_folder(&self, folder: &Path) -> std::io::Result<()> {
+        disk::RealDisk.sync_folder(folder)
+    }
+
+    fn remove(&self, file: &Path) -> std::io::Result<()> {
+        disk::RealDisk.remove(file)
+    }
+
+    fn list(&self, folder: &Path) -> std::io::Result<Vec<String>> {
+        disk::RealDisk.list(folder)
+    }
+
+    fn read(&self, file: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
+        disk::RealDisk.read(file, limit)
+    }
+}
+
+#[tokio::test]
+async fn a_write_goes_on_though_another_hosts_cleanup_takes_its_file_for_a_leftover() {
+    let home = tempfile::tempdir().unwrap();
+    let disk = Arc::new(SweptDisk(3.into()));
+    let backend = LocalBackend::prepare(home.path().to_owned(), disk.clone())
+        .await
+        .unwrap();
+    let store = Store::on_folder(backend, home.path().to_owned());
+    disk.0.store(2, std::sync::atomic::Ordering::Relaxed);
+    let (mut lease, _) = host(&store).await;
+    for epoch in 1..=3 {
+        disk.0.store(5, std::sync::atomic::Ordering::Relaxed);
+        checkpoint(&mut lease, epoch).await.unwrap();
+    }
+    assert_eq!(
+        lease.restore().await.unwrap().unwrap().manifest,
+        manifest_of(1, 3, 1)
+    );
+    assert_eq!(files_in(&home.path().join("checkpoints")).len(), 9);
+
+    disk.0.store(usize::MAX, std::sync::atomic::Ordering::Relaxed);
+    let error = lease.complete(&manifest(&lease, 4)).await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("cannot write "), "{text}");
+    assert!(text.ends_with("No such file or directory (os error 2)"), "{text}");
+    assert!(error.restart_may_help());
+}
+
 #[tokio::test]
 async fn an_object_store_client_on_a_folder_keeps_the_same_files() {
     let home = tempfile::tempdir().unwrap();
