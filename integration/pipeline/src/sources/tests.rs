@@ -208,6 +208,22 @@ async fn a_record_longer_than_the_limit_is_refused_with_the_line_of_its_open_quo
     assert_eq!(world.read().await.unwrap_err(), error);
 }
 
+#[test]
+fn a_delimiter_that_is_a_quote_or_a_line_end_is_refused() {
+    for delimiter in ["\"", "\n", "\r", ";;"] {
+        let sql = format!(
+            "CREATE TABLE t (a TEXT) WITH (connector = 'single_file', path = 'x', format = 'csv', 'csv.delimiter' = '{delimiter}');
+             CREATE TABLE out (a TEXT) WITH (connector = 'bigquery');
+             INSERT INTO out SELECT a FROM t"
+        );
+        let error = crate::Pipeline::parse(&sql, std::path::Path::new("p.sql")).unwrap_err();
+        let expected = format!(
+            "p.sql:1:86: option 'csv.delimiter' is '{delimiter}'; it must be one ASCII character, no quote or line end"
+        );
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
 #[tokio::test]
 async fn white_space_is_a_value_in_csv_and_a_blank_line_in_json() {
     let mut world = World::new(csv(b'\t', false), &[("a", DataType::Utf8), ("b", DataType::Utf8)]);
