@@ -36,11 +36,16 @@ impl AnalyzerRule for CheckedCasts {
 }
 
 fn checked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let (inner, to) = match &expr {
-        Expr::Cast(Cast { expr, data_type }) | Expr::TryCast(TryCast { expr, data_type }) => {
-            (expr, data_type)
-        }
-        _ => return Ok(Transformed::no(expr)),
+    let (Expr::Cast(Cast {
+        expr: inner,
+        data_type: to,
+    })
+    | Expr::TryCast(TryCast {
+        expr: inner,
+        data_type: to,
+    })) = &expr
+    else {
+        return Ok(Transformed::no(expr));
     };
     let from = inner.get_type(schema)?;
     if !is_unchecked(&from, to) {

@@ -215,8 +215,8 @@ pub(super) fn refuse_in_insert(insert: &Insert, statement: &Statement, mistakes:
 /// Refuses clauses of a query, and of those inside it, that planning would skip; what it refuses itself, with a better message, is left to it.
 pub(super) fn refuse_in_query(query: &Query, statement: &Statement, mistakes: &mut Mistakes) {
     let mut walk = Walk { statement, mistakes };
-    // The walk never breaks off.
-    let _: ControlFlow<()> = query.visit(&mut walk);
+    let walked = query.visit(&mut walk);
+    debug_assert!(walked.is_continue(), "the walk never breaks off");
 }
 
 fn there<'a>(

@@ -430,11 +430,11 @@ fn clauses_that_nobody_reads_are_refused_at_their_place() {
             "14: CREATE TABLE with AS SELECT",
         ),
         (
-            format!("CREATE TABLE t LIKE impulse"),
+            "CREATE TABLE t LIKE impulse".to_owned(),
             "14: CREATE TABLE with LIKE",
         ),
         (
-            format!("CREATE TABLE t CLONE impulse"),
+            "CREATE TABLE t CLONE impulse".to_owned(),
             "14: CREATE TABLE with CLONE",
         ),
         (

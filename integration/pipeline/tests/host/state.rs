@@ -35,7 +35,7 @@ fn checkpoint_file(state: &Path, name: &str) -> PathBuf {
     state.join("checkpoints").join(name)
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_disk_that_hangs_while_the_state_is_read_is_left_at_the_stop() {
     let state = tempfile::tempdir().unwrap();
     let world = World::new(state.path(), 1);
@@ -43,7 +43,12 @@ async fn a_disk_that_hangs_while_the_state_is_read_is_left_at_the_stop() {
     let _hung = Hung::at(checkpoint_file(state.path(), "0001-0000000001.claim"));
     let control = Control::new();
     control.shutdown.cancel();
-    let error = world.run(&impulse(Some(5)), control).await.unwrap_err();
+    let stopped = tokio::spawn(async move { world.run(&impulse(Some(5)), control).await });
+    while !stopped.is_finished() {
+        // The clock stands still while a thread waits for the disk.
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    let error = stopped.await.unwrap().unwrap_err();
     let expected = format!(
         "stopped before the state at {} was read: the storage gave no answer; whether a checkpoint is still to be published is known \
          once it does, so run it again on the same state, without --new-state",

@@ -197,7 +197,8 @@ impl disk::Disk for SweptDisk {
 async fn a_write_goes_on_though_another_hosts_cleanup_takes_its_file_for_a_leftover() {
     let home = tempfile::tempdir().unwrap();
     let disk = Arc::new(SweptDisk(3.into()));
-    let backend = LocalBackend::prepare(home.path().to_owned(), disk.clone())
+    let shared: Arc<dyn disk::Disk> = Arc::<SweptDisk>::clone(&disk);
+    let backend = LocalBackend::prepare(home.path().to_owned(), shared)
         .await
         .unwrap();
     let store = Store::on_folder(backend, home.path().to_owned());
