@@ -117,6 +117,12 @@ fn config(
     if arguments.take_over {
         config.take_over = TakeOver::Force;
     }
+    if let (Some(_), SourceConfig::Impulse(_)) = (arguments.source_rate, &pipeline.source.config) {
+        let name = &pipeline.source.name;
+        return Err(Failure::usage(format!(
+            "--source-rate has no use: source '{name}' has a rate of its own, 'event_rate'"
+        )));
+    }
     if let Some(data) = &arguments.data {
         config.data = replaced_file(pipeline, data)?;
     }

@@ -206,11 +206,20 @@ async fn a_check_says_what_the_pipeline_does_and_with_connect_whether_the_table_
     let mut connect = check(&world.pipeline());
     connect.arg("--connect");
     let expected = format!(
-        "{}: source 'source', sink projects/p/datasets/d/tables/t, 6 columns\nok; the columns fit the table\n",
+        "{}: source 'source', sink projects/p/datasets/d/tables/t, 6 columns\nok; the table does not exist and will be created ('table.create' = 'if_missing')\n",
         world.pipeline().display()
     );
     assert_eq!(output(connect).await, ok(&expected));
     assert!(!world.state().exists());
+    let child = world.run(&[]).spawn().unwrap();
+    finish(child, Duration::from_secs(60)).await;
+    let mut connect = check(&world.pipeline());
+    connect.arg("--connect");
+    let (code, told, _) = output(connect).await;
+    assert_eq!(
+        (code, told.lines().last()),
+        (Some(0), Some("ok; the columns fit the table"))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray as _;
 use arrow_array::{Array, RecordBatch};
 use arrow_csv::ReaderBuilder;
 use arrow_csv::reader::Format;
@@ -10,6 +11,7 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use regex::Regex;
 
 use super::lines::Quotes;
+use super::numbers;
 use super::single_file::CsvOptions;
 use crate::sql::sql_name;
 
@@ -19,6 +21,8 @@ pub(super) struct CsvDecoder {
     declared: SchemaRef,
     /// The file's columns in its order, all nullable; those not declared are text that is not read.
     file: SchemaRef,
+    /// The same columns as texts.
+    texts: SchemaRef,
     /// For each declared column its place in the file.
     places: Vec<usize>,
     delimiter: u8,
@@ -77,10 +81,15 @@ impl CsvDecoder {
         };
         let nulls = format!("^({})?$", regex::escape(&options.null));
         let nulls = Regex::new(&nulls).map_err(|_| "its null marker is too long".to_owned())?;
+        let texts: Vec<_> = file
+            .iter()
+            .map(|field| Field::new(field.name(), DataType::Utf8, true))
+            .collect();
         let file = Arc::new(Schema::new(file));
         Ok(Self {
             declared: Arc::clone(declared),
             file,
+            texts: Arc::new(Schema::new(texts)),
             places,
             delimiter: options.delimiter,
             nulls,
@@ -106,7 +115,8 @@ impl CsvDecoder {
     fn check(&self, records: &[&[u8]]) -> Result<RecordBatch, Wrong> {
         let mut sorted = self.places.clone();
         sorted.sort_unstable();
-        let batch = self.rows(records, &sorted)?;
+        let batch = self.rows(&self.file, records, &sorted)?;
+        self.judge_numbers(records)?;
         let at = |place: &usize| {
             sorted
                 .binary_search(place)
@@ -128,9 +138,21 @@ impl CsvDecoder {
         RecordBatch::try_new(Arc::clone(&self.declared), columns).map_err(|_| Wrong::Value)
     }
 
-    /// Exactly one row a record, of the file's columns at these places.
-    fn rows(&self, records: &[&[u8]], places: &[usize]) -> Result<RecordBatch, Wrong> {
-        let mut decoder = ReaderBuilder::new(Arc::clone(&self.file))
+    /// Refuses numbers of which the decoder would keep others than are written.
+    fn judge_numbers(&self, records: &[&[u8]]) -> Result<(), Wrong> {
+        let fields = self.declared.fields().iter().zip(&self.places);
+        for (field, place) in fields.filter(|(field, _)| numbers::may_lose_digits(field.data_type())) {
+            let texts = self.rows(&self.texts, records, &[*place])?;
+            for text in texts.column(0).as_string::<i32>().iter().flatten() {
+                numbers::judge(field.data_type(), field.name(), text).map_err(Wrong::Told)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Exactly one row a record, of the file's columns at these places, in the types of this schema.
+    fn rows(&self, schema: &SchemaRef, records: &[&[u8]], places: &[usize]) -> Result<RecordBatch, Wrong> {
+        let mut decoder = ReaderBuilder::new(Arc::clone(schema))
             .with_header(false)
             .with_delimiter(self.delimiter)
             .with_null_regex(self.nulls.clone())
@@ -152,7 +174,7 @@ impl CsvDecoder {
         let batch = match batch {
             Some(batch) => batch,
             None => {
-                let columns = self.file.project(places).map_err(|error| self.wrong(&error))?;
+                let columns = schema.project(places).map_err(|error| self.wrong(&error))?;
                 RecordBatch::new_empty(Arc::new(columns))
             }
         };
@@ -166,7 +188,7 @@ impl CsvDecoder {
     /// The first column that fails on its own: which one the decoder means stands in its text behind a value.
     fn culprit(&self, record: &[u8]) -> Option<String> {
         let mut fields = self.declared.fields().iter().zip(&self.places);
-        let (field, _) = fields.find(|(_, place)| self.rows(&[record], &[**place]).is_err())?;
+        let (field, _) = fields.find(|(_, place)| self.rows(&self.file, &[record], &[**place]).is_err())?;
         Some(format!(
             "column {} is not {}",
             field.name(),

@@ -12,12 +12,9 @@ use serde::de::{Deserialize as _, DeserializeSeed, IgnoredAny, MapAccess, SeqAcc
 use serde::{Deserializer, de};
 use serde_json::value::RawValue;
 
+use super::numbers;
 use crate::sql::{is_json, sql_name};
 
-/// From here on a float stands for several whole numbers.
-const TWO_TO_53: f64 = 9_007_199_254_740_992.0;
-/// From here on no whole number fits.
-const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
 const UNNAMED: &str = "a value does not have the type of its column";
 
 /// Decodes lines against the declared columns.
@@ -28,8 +25,8 @@ pub(super) struct JsonDecoder {
     lenient: SchemaRef,
     /// Columns that keep their JSON text.
     raw: BTreeSet<String>,
-    /// The row as a type, if it has whole numbers or times in it, which are whole numbers too.
-    integers: Option<DataType>,
+    /// The row as a type, if it has numbers in it, or times, which are whole numbers too.
+    numbers: Option<DataType>,
 }
 
 impl JsonDecoder {
@@ -47,12 +44,12 @@ impl JsonDecoder {
             .map(|field| field.name().clone())
             .collect();
         let row = DataType::Struct(lenient.fields().clone());
-        let integers = has_integers(&row).then_some(row);
+        let numbers = has_numbers(&row).then_some(row);
         let decoder = Self {
             declared,
             lenient,
             raw,
-            integers,
+            numbers,
         };
         decoder.builder(1).map_err(|error| match error {
             ArrowError::JsonError(text) | ArrowError::NotYetImplemented(text) => text,
@@ -73,9 +70,9 @@ impl JsonDecoder {
     }
 
     fn check(&self, lines: &[&[u8]]) -> Result<RecordBatch, String> {
-        if let Some(row) = &self.integers {
+        if let Some(row) = &self.numbers {
             for line in lines {
-                whole_numbers(row, line)?;
+                check_numbers(row, line)?;
             }
         }
         let batch = self.columns(lines).map_err(|error| self.reason(&error))?;
@@ -204,23 +201,19 @@ fn not_json(error: &serde_json::Error) -> String {
     format!("it is not JSON: {what} at column {}", error.column())
 }
 
-fn has_integers(data_type: &DataType) -> bool {
+fn has_numbers(data_type: &DataType) -> bool {
     match data_type {
-        DataType::Struct(fields) => fields.iter().any(|field| has_integers(field.data_type())),
-        DataType::List(item) => has_integers(item.data_type()),
-        other => is_whole(other),
+        DataType::Struct(fields) => fields.iter().any(|field| has_numbers(field.data_type())),
+        DataType::List(item) => has_numbers(item.data_type()),
+        other => numbers::is_judged(other),
     }
 }
 
-fn is_whole(data_type: &DataType) -> bool {
-    data_type.is_integer() || data_type.is_temporal()
-}
-
-/// Refuses a fraction where a whole number is declared, which the decoder would cut off, and a float of which it would keep other digits
-/// than are written.
-fn whole_numbers(row: &DataType, line: &[u8]) -> Result<(), String> {
+/// Refuses numbers of which the decoder would keep others than are written: fractions of whole numbers, digits behind the last of a
+/// decimal, floats beyond their range.
+fn check_numbers(row: &DataType, line: &[u8]) -> Result<(), String> {
     let mut deserializer = serde_json::Deserializer::from_slice(line);
-    let check = WholeNumbers {
+    let check = Numbers {
         data_type: row,
         path: "",
     };
@@ -238,58 +231,19 @@ fn whole_numbers(row: &DataType, line: &[u8]) -> Result<(), String> {
     })
 }
 
-struct WholeNumbers<'a> {
+struct Numbers<'a> {
     data_type: &'a DataType,
     path: &'a str,
 }
 
-impl WholeNumbers<'_> {
-    /// Judges a number by its text: of its value as a float, digits are lost already.
-    fn number(&self, text: &str) -> Result<(), String> {
-        let name = || sql_name(self.data_type);
-        let wrong = || Err(format!("column {} is not {}", self.path, name()));
-        if !text.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
-            return Ok(());
-        }
-        if !text.contains(['.', 'e', 'E']) {
-            let unsigned = self.data_type.is_unsigned_integer() && text.parse::<u64>().is_ok();
-            let fits = unsigned || text.parse::<i64>().is_ok();
-            return if fits { Ok(()) } else { wrong() };
-        }
-        match text.parse::<f64>() {
-            Ok(value) if value.abs() < TWO_TO_53 && has_no_fraction(text) => Ok(()),
-            Ok(value) if (TWO_TO_53..TWO_TO_64).contains(&value.abs()) => Err(format!(
-                "column {} is {}, but its number is written with a point or exponent and may lose digits beyond 2^53; write all its digits",
-                self.path,
-                name()
-            )),
-            _ => wrong(),
-        }
-    }
-}
-
-/// Whether only zeros stand behind the point of a number, once its exponent has moved it.
-fn has_no_fraction(number: &str) -> bool {
-    let (digits, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let point = exponent
-        .parse::<i64>()
-        .unwrap_or(0)
-        .saturating_add(whole.len() as i64);
-    let last = [whole, fraction]
-        .concat()
-        .rfind(|digit| matches!(digit, '1'..='9'));
-    last.is_none_or(|last| (last as i64) < point)
-}
-
-impl<'de> DeserializeSeed<'de> for WholeNumbers<'_> {
+impl<'de> DeserializeSeed<'de> for Numbers<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        if is_whole(self.data_type) {
+        if numbers::is_judged(self.data_type) {
             let value = <&RawValue>::deserialize(deserializer)?;
-            self.number(value.get()).map_err(de::Error::custom)
-        } else if has_integers(self.data_type) {
+            numbers::judge(self.data_type, self.path, value.get()).map_err(de::Error::custom)
+        } else if has_numbers(self.data_type) {
             deserializer.deserialize_any(self)
         } else {
             deserializer.deserialize_ignored_any(IgnoredAny).map(|_| ())
@@ -297,7 +251,7 @@ impl<'de> DeserializeSeed<'de> for WholeNumbers<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for WholeNumbers<'_> {
+impl<'de> Visitor<'de> for Numbers<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -321,7 +275,7 @@ impl<'de> Visitor<'de> for WholeNumbers<'_> {
                     } else {
                         format!("{}.{key}", self.path)
                     };
-                    map.next_value_seed(WholeNumbers {
+                    map.next_value_seed(Numbers {
                         data_type: field.data_type(),
                         path: &path,
                     })?;
@@ -338,7 +292,7 @@ impl<'de> Visitor<'de> for WholeNumbers<'_> {
             _ => &DataType::Null,
         };
         while items
-            .next_element_seed(WholeNumbers {
+            .next_element_seed(Numbers {
                 data_type: item,
                 path: self.path,
             })?

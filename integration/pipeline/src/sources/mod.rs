@@ -4,6 +4,7 @@ mod csv;
 mod impulse;
 mod json;
 mod lines;
+mod numbers;
 mod reader;
 mod single_file;
 #[cfg(test)]

@@ -480,3 +480,60 @@ fn by_csv_core(text: &[u8]) -> Vec<(Vec<u8>, Vec<usize>)> {
         }
     }
 }
+
+#[tokio::test]
+async fn a_decimal_or_float_that_would_become_another_number_is_named() {
+    let columns = [
+        ("price", DataType::Decimal128(10, 2)),
+        ("single", DataType::Float32),
+        ("double", DataType::Float64),
+    ];
+    let mut world = World::new(Format::Json, &columns);
+    let behind = "; mend the line, or set bad_data = 'drop' to leave such lines out";
+    let digits = "price is DECIMAL(10, 2), but its number has more than 2 digits behind the point";
+    for (line, reason) in [
+        ("{\"price\": 1.239}", digits),
+        ("{\"price\": \"1.239\"}", digits),
+        ("{\"price\": 1e-3}", digits),
+        (
+            "{\"single\": 1e39}",
+            "single is REAL, but its number is beyond that type's range",
+        ),
+        (
+            "{\"double\": -1e400}",
+            "double is DOUBLE, but its number is beyond that type's range",
+        ),
+    ] {
+        world.write(format!("{{\"price\": 1}}\n{line}\n"));
+        let error = format!("FOLDER/in, line 2: column {reason}{behind}");
+        assert_eq!(world.read().await.unwrap_err(), error);
+    }
+    world.write("{\"price\": 1.2300, \"single\": 1.5, \"double\": 1e300}\n{\"price\": \"-12.5\"}\n{\"price\": 125e-1}\n");
+    assert_eq!(
+        world.read().await.unwrap(),
+        ["1.23|1.5|1e300", "-12.50|NULL|NULL", "12.50|NULL|NULL"]
+    );
+
+    // The same of CSV.
+    let mut world = World::new(csv(b',', true), &columns);
+    for (line, reason) in [
+        ("1.239,,", digits),
+        (
+            ",1e39,",
+            "single is REAL, but its number is beyond that type's range",
+        ),
+        (
+            ",,-1e400",
+            "double is DOUBLE, but its number is beyond that type's range",
+        ),
+    ] {
+        world.write(format!("price,single,double\n1,,\n{line}\n"));
+        let error = format!("FOLDER/in, line 3: column {reason}{behind}");
+        assert_eq!(world.read().await.unwrap_err(), error);
+    }
+    world.write("price,single,double\n1.2300,1.5,1e300\n-12.5,,\n");
+    assert_eq!(
+        world.read().await.unwrap(),
+        ["1.23|1.5|1e300", "-12.50|NULL|NULL"]
+    );
+}
