@@ -1,6 +1,7 @@
 //! Plans the query of an INSERT with DataFusion, refuses what a stream of rows cannot be asked for here, and casts to the sink's columns.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -124,7 +125,12 @@ pub(super) fn plan(
         mistakes,
     }
     .apply(plan)?;
-    match state.optimize(&plan) {
+    // Constants are computed here, and the kernels' own arithmetic panics on some.
+    let optimized = catch_unwind(AssertUnwindSafe(|| state.optimize(&plan))).unwrap_or_else(|_| {
+        let message = "a constant of the query is too far out of range to compute with; write a nearer one";
+        Err(DataFusionError::Plan(message.to_owned()))
+    });
+    match optimized {
         Ok(plan) => match scans(&plan).as_slice() {
             [source] => Some(Planned {
                 source: source.clone(),

@@ -365,6 +365,10 @@ fn each_mistake_of_an_insert_is_refused_at_its_place() {
             "p.sql:3:1: the query reads no source; add FROM and a table created with a source connector",
         ),
         (
+            "INSERT INTO out SELECT 1, CAST(DATE '2020-01-01' + INTERVAL '300000 years' AS TEXT) AS b FROM impulse",
+            "p.sql:3:1: a constant of the query is too far out of range to compute with; write a nearer one",
+        ),
+        (
             "INSERT INTO out SELECT counter, 'x' FROM a.impulse",
             "p.sql:3:44: table a.impulse is read, but the name of a table has one part",
         ),
