@@ -310,10 +310,12 @@ fn report(
         });
         return format!("{summary}\n");
     }
-    let stopped = if stopped {
-        "stopped with a checkpoint; the same command goes on from there\n"
-    } else {
-        ""
+    let stopped = match summary.already_ended {
+        Some(epoch) => format!(
+            "nothing to do: the input had ended at checkpoint {epoch}, and all of it is visible; --new-state starts anew and writes it again\n"
+        ),
+        None if stopped => "stopped with a checkpoint; the same command goes on from there\n".to_owned(),
+        None => String::new(),
     };
     format!(
         "{stopped}{rows_read} rows read, {rows_committed} rows became visible in {table} after {seconds:.1} s\n\

@@ -220,3 +220,21 @@ fn the_example_for_real_bigquery_is_valid() {
         String::from_utf8_lossy(&output.stderr)
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_has_nothing_left_to_do_says_why() {
+    let (_emulator, _folder, file) = pointed("earthquakes.sql", "geology").await;
+    for (end, told) in [
+        ("996", "1707 rows read"),
+        (
+            "0",
+            "nothing to do: the input had ended at checkpoint 1, and all of it is visible",
+        ),
+    ] {
+        let output = tool().arg("run").arg(&file).output().unwrap();
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{stdout}");
+        assert!(stdout.starts_with(told), "{stdout}");
+        assert!(stdout.contains(&format!("{end} rows became visible")), "{stdout}");
+    }
+}
