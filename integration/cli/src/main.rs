@@ -18,6 +18,7 @@ mod table;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
@@ -42,12 +43,15 @@ fn main() -> ExitCode {
     }
 }
 
+/// How long threads that are still at work at the end may take.
+const SHUTDOWN: Duration = Duration::from_secs(2);
+
 fn start(command: Command) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::running(format!("the runtime cannot be started: {error}")))?;
-    runtime.block_on(async {
+    let result = runtime.block_on(async {
         match command {
             Command::Run(arguments) => run::run(arguments).await,
             Command::Check(arguments) => check::check(arguments).await,
@@ -55,5 +59,8 @@ fn start(command: Command) -> Result<(), Failure> {
             Command::Query(arguments) => query::query(arguments).await,
             Command::Checkpoint(arguments) => checkpoint::checkpoint(arguments).await,
         }
-    })
+    });
+    // A thread that hangs on a disk must not keep the process.
+    runtime.shutdown_timeout(SHUTDOWN);
+    result
 }

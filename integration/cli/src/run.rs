@@ -148,8 +148,9 @@ fn host_failure(error: &HostError, state: Option<&StoreLocation>, anew: bool) ->
         | (HostError::Store(StoreError::Location { .. } | StoreError::NotWritable { .. }), _) => {
             return Failure::usage(error.to_string());
         }
-        // These say themselves what to do: another host has the state, or a file of it is damaged.
-        (HostError::Store(_), _) | (_, None) => error.to_string(),
+        // These say themselves what to do: another host has the state, a file of it is damaged, a stop came before the first row.
+        (HostError::Store(_) | HostError::Unconfirmed { .. } | HostError::StoppedUnread { .. }, _)
+        | (_, None) => error.to_string(),
         (_, Some(state)) => {
             let again = if anew {
                 "the same command without --new-state"
