@@ -8,7 +8,7 @@ use crate::support::{World, finish, signal, summary};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_run_on_the_same_state_gives_way() {
-    let world = World::new(4_000, "{}").await;
+    let world = World::new(8_000, "{}").await;
     let first = world.run(&["--source-rate", "2000"]).spawn().unwrap();
     checkpoints_begin(&world).await;
     let second = finish(world.run(&[]).spawn().unwrap(), Duration::from_secs(30)).await;
