@@ -1,12 +1,8 @@
 //! The Storage Write API as the sink uses it: channels, headers, deadlines, and the append call. No retries: those are decisions.
 
-#[cfg(test)]
-mod against_emulator;
 mod append;
 mod channels;
 mod error;
-#[cfg(test)]
-mod script;
 #[cfg(test)]
 mod tests;
 

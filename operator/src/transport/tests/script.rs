@@ -20,7 +20,7 @@ use tokio_stream::{Stream, StreamExt as _};
 use tonic::Streaming;
 use tonic::transport::{Identity, Server, ServerTlsConfig};
 
-use super::*;
+use super::super::*;
 use crate::testing::Certificates;
 
 /// What one request of the script's calls gets.

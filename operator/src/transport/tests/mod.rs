@@ -1,5 +1,8 @@
 //! The transport against a server that keeps what it is sent and answers from a script.
 
+mod against_emulator;
+mod script;
+
 use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -17,11 +20,11 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 
-use super::script::{Pipes, Reply, Script, Scripted, pipes, schema, tls};
 use super::*;
 use crate::credentials::CredentialError;
 use crate::options::{Credentials, SinkOptions};
 use crate::testing::{Certificates, TokenServer};
+use script::{Pipes, Reply, Script, Scripted, pipes, schema, tls};
 
 const TABLE: &str = "projects/shop/datasets/sales/tables/orders";
 const STREAM: &str = "projects/shop/datasets/sales/tables/orders/streams/Cis1";

@@ -10,7 +10,7 @@ use bigquery_write_emulator::schema::Schema;
 use bigquery_write_emulator::{Config, Emulator, Handle, TlsFiles};
 use bigquery_write_proto::rows::{RowEncoder, RowOptions, SubMicroseconds, table_schema_for};
 
-use super::*;
+use super::super::*;
 use crate::credentials::token_source;
 use crate::options::SinkOptions;
 use crate::testing::{Certificates, TokenServer, file};
