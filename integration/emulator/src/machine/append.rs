@@ -8,10 +8,12 @@ use bigquery_write_proto::wire::{
 use bytes::Bytes;
 use prost::Message;
 
+use super::behaviour::Behaviour;
 use super::history::{Call, Visibility};
 use super::names::{self, Target};
 use super::refusal::{Code, Refusal, known};
 use super::stream::StreamKind;
+use super::switches::Switches;
 use super::{CallMeta, Machine};
 use crate::catalog::Millis;
 use crate::faults::{Fired, Rpc};
@@ -109,7 +111,12 @@ impl Machine {
         };
         self.release(id, &connection);
         // write-api.md 2.1: an RPC that ends without any request.
-        let refusal = (!connection.opened && connection.target.is_none()).then(known::no_route);
+        let empty = !connection.opened && connection.target.is_none();
+        let refusal = if empty {
+            self.keeps(Behaviour::EmptyCallNotRouted).then(known::no_route)
+        } else {
+            (!self.keeps(Behaviour::HalfCloseEndsWell)).then(|| Refusal::new(Code::Cancelled, "half-closed"))
+        };
         vec![Output {
             connection: id,
             delay_ms: 0,
@@ -126,6 +133,9 @@ impl Machine {
 
     pub(super) fn close_idle(&mut self, now: Millis) -> Vec<Output> {
         let limit = self.switches.idle_close_ms;
+        if !self.keeps(Behaviour::IdleCallsClosed) {
+            return Vec::new();
+        }
         let idle = |connection: &Connection| now.saturating_sub(connection.traffic_ms) >= limit;
         let ids: Vec<_> = self
             .connections
@@ -195,25 +205,23 @@ impl Machine {
             self.calls.record(call);
             self.check_token(connection.meta.authorization.as_deref())?;
         }
-        let target = connection.destination(request)?;
+        let target = connection.destination(request, &self.switches)?;
         connection.target.get_or_insert_with(|| target.clone());
         *fired = self.interfere(opening, &target);
         if let Some(refusal) = fired.refuse.take() {
             return Err(refusal);
         }
         let size = request.encoded_len() as u64;
-        if size > self.switches.max_request_bytes {
+        if size > self.switches.max_request_bytes && self.keeps(Behaviour::RequestSizeLimited) {
             return Err(known::too_large(size, self.switches.max_request_bytes));
         }
         if opening {
             self.check_routing(connection.meta.routing.as_deref(), &target.table)?;
             self.table(&target.table)?;
-            if !target.default {
-                self.attach(now, id, &target, outputs)?;
-            }
+            self.attach(now, id, &target, outputs)?;
             connection.opened = true;
         }
-        let rows = connection.agree(request, target.clone())?;
+        let rows = connection.agree(request, target.clone(), &self.switches)?;
         if target.default {
             self.append_default(now, connection, request, &rows, &target)
         } else {
@@ -223,13 +231,13 @@ impl Machine {
     }
 
     fn interfere(&mut self, opening: bool, target: &Target) -> Fired {
-        let (table, stream) = (target.table.path(), Some(target.name.as_str()));
+        let stream = Some(target.name.as_str());
         let open = if opening {
-            self.faults.fire(Rpc::AppendRowsOpen, &table, stream)
+            self.fire(Rpc::AppendRowsOpen, &target.table, stream)
         } else {
             Fired::default()
         };
-        let each = self.faults.fire(Rpc::AppendRows, &table, stream);
+        let each = self.fire(Rpc::AppendRows, &target.table, stream);
         Fired {
             delay_ms: open.delay_ms.saturating_add(each.delay_ms),
             refuse: open.refuse.or(each.refuse),
@@ -245,8 +253,11 @@ impl Machine {
         target: &Target,
         outputs: &mut Vec<Output>,
     ) -> Result<(), Refusal> {
-        let older = self.stream(target, now)?.connection.replace(id);
-        if let Some(older) = older.filter(|older| self.connections.remove(older).is_some()) {
+        let older = self.rivals(now, id, target)?;
+        for older in older {
+            if self.connections.remove(&older).is_none() {
+                continue;
+            }
             let event = Event::End(Some(known::fenced(&target.name)));
             outputs.push(Output {
                 connection: older,
@@ -257,6 +268,29 @@ impl Machine {
         Ok(())
     }
 
+    /// The connections that a new one on this stream ends.
+    fn rivals(
+        &mut self,
+        now: Millis,
+        id: ConnectionId,
+        target: &Target,
+    ) -> Result<Vec<ConnectionId>, Refusal> {
+        if target.default {
+            let fenced = !self.keeps(Behaviour::DefaultStreamNotFenced);
+            let on_it = |connection: &&Connection| fenced && connection.target.as_ref() == Some(target);
+            let on_it = |entry: &(&ConnectionId, &Connection)| on_it(&entry.1);
+            return Ok(self.connections.iter().filter(on_it).map(|(id, _)| *id).collect());
+        }
+        let goes_on = self.keeps(Behaviour::AnyProcessGoesOn);
+        let wins = self.keeps(Behaviour::NewestConnectionWins);
+        let stream = self.stream(target, now)?;
+        if stream.end > 0 && stream.connection.is_none() && !goes_on {
+            return Err(known::stream_not_found(&target.name));
+        }
+        let older = stream.connection.replace(id);
+        Ok(older.filter(|_| wins).into_iter().collect())
+    }
+
     fn append_default(
         &mut self,
         now: Millis,
@@ -265,7 +299,7 @@ impl Machine {
         rows: &Bytes,
         target: &Target,
     ) -> Result<Option<u64>, Refusal> {
-        if request.offset.is_some() {
+        if request.offset.is_some() && self.keeps(Behaviour::DefaultStreamTakesNoOffset) {
             let text = format!(
                 "The offset cannot be set on the default stream. Entity: {}",
                 target.name
@@ -278,14 +312,14 @@ impl Machine {
         self.catalog
             .push_rows(&target.table, rows, now)
             .map_err(|error| Refusal::new(Code::Internal, error.to_string()))?;
-        self.visible.record(Visibility {
+        self.record_visible(Visibility {
             at_ms: now,
             table: target.table.clone(),
             stream: None,
             from,
             to,
         });
-        Ok(None)
+        Ok((!self.keeps(Behaviour::DefaultStreamAnswersNoOffset)).then_some(from))
     }
 
     fn append_offset(
@@ -297,26 +331,56 @@ impl Machine {
         target: &Target,
     ) -> Result<u64, Refusal> {
         let finalized_in_band = self.switches.finalized_in_band;
+        let takes_none = self.keeps(Behaviour::FinalizedTakesNoAppends);
         let stream = self.stream(target, now)?;
-        if stream.finalized {
+        if stream.finalized && takes_none {
             return Err(known::finalized(&target.name).in_band(finalized_in_band));
         }
         stream.traffic_ms = now;
         let end = stream.end;
         let decoded = if self.switches.offset_before_schema {
-            check_offset(target, end, offset)?;
+            self.check_offset(target, end, offset)?;
             self.decode(connection, rows, target)?
         } else {
             let decoded = self.decode(connection, rows, target)?;
-            check_offset(target, end, offset)?;
+            self.check_offset(target, end, offset)?;
             decoded
         };
+        let held = self.keeps(Behaviour::HeldUntilPublished);
         let stream = self.stream(target, now)?;
         stream.hold(decoded);
-        if stream.kind == StreamKind::Committed {
+        let next = stream.end;
+        if stream.kind == StreamKind::Committed || !held {
             self.publish_stream(target, u64::MAX, now)?;
         }
-        Ok(end)
+        let first = self.keeps(Behaviour::AnswersFirstRowOffset);
+        Ok(if first { end } else { next })
+    }
+
+    /// write-api.md 2.1: only the first row's offset is compared, with the stream's end.
+    fn check_offset(&self, target: &Target, end: u64, offset: Option<i64>) -> Result<(), Refusal> {
+        let Some(received) = offset else {
+            return if self.keeps(Behaviour::AppendsWithoutOffset) {
+                Ok(())
+            } else {
+                Err(Refusal::invalid("The offset must be set.").in_band(true))
+            };
+        };
+        let refusal = match u64::try_from(received) {
+            Ok(offset) if offset < end && self.keeps(Behaviour::OffsetBelowEndExists) => {
+                known::offset_within(&target.name, end, received)
+            }
+            Ok(offset) if offset > end && self.keeps(Behaviour::OffsetAboveEndOutOfRange) => {
+                known::offset_beyond(&target.name, end, received)
+            }
+            Ok(_) => return Ok(()),
+            Err(_) if self.keeps(Behaviour::NegativeOffsetInvalid) => {
+                let text = format!("Invalid offset {received}. Entity: {}", target.name);
+                Refusal::invalid(text).in_band(true)
+            }
+            Err(_) => known::offset_within(&target.name, end, received),
+        };
+        Err(refusal)
     }
 
     fn decode(
@@ -330,7 +394,8 @@ impl Machine {
         };
         let schema = &self.table(&target.table)?.schema;
         let decoded = writer.decode(rows, schema, &target.name, &self.switches)?;
-        if decoded.num_rows() == 0 && !self.switches.zero_rows_accepted {
+        let empty = decoded.num_rows() == 0 && !self.switches.zero_rows_accepted;
+        if empty && self.keeps(Behaviour::EmptyAppendRefused) {
             let text = format!("The request has no rows. Entity: {}", target.name);
             return Err(Refusal::invalid(text).in_band(true));
         }
@@ -340,9 +405,10 @@ impl Machine {
 
 impl Connection {
     /// Where a request goes: the stream it names, or the one named before (write-api.md 1.2).
-    fn destination(&self, request: &AppendRowsRequest) -> Result<Target, Refusal> {
+    fn destination(&self, request: &AppendRowsRequest, switches: &Switches) -> Result<Target, Refusal> {
         match (&self.target, request.write_stream.as_str()) {
             (None, "") => Err(known::no_route()),
+            (Some(_), "") if !switches.keeps(Behaviour::LaterRequestsInherit) => Err(known::no_route()),
             (Some(_), "") if self.switched => Err(Refusal::invalid(
                 "The write stream must be set on every request of a connection that has switched streams.",
             )),
@@ -350,7 +416,11 @@ impl Connection {
             (before, name) => {
                 let target = Target::parse(name)?;
                 match before {
-                    Some(before) if *before != target && !(before.default && target.default) => {
+                    Some(before)
+                        if *before != target
+                            && !(before.default && target.default)
+                            && switches.keeps(Behaviour::SwitchesDefaultStreamsOnly) =>
+                    {
                         Err(Refusal::invalid(format!(
                             "A connection can switch between default streams only. Entity: {}",
                             before.name
@@ -363,7 +433,12 @@ impl Connection {
     }
 
     /// Takes in the request's destination and writer schema, and returns its rows.
-    fn agree(&mut self, request: &AppendRowsRequest, target: Target) -> Result<Bytes, Refusal> {
+    fn agree(
+        &mut self,
+        request: &AppendRowsRequest,
+        target: Target,
+        switches: &Switches,
+    ) -> Result<Bytes, Refusal> {
         let data = match &request.rows {
             Some(Rows::ArrowRows(data)) => data,
             Some(Rows::ProtoRows(_)) if self.writer.is_some() => {
@@ -399,7 +474,9 @@ impl Connection {
             .map(|schema| &schema.serialized_schema);
         let schema = schema.filter(|schema| !schema.is_empty());
         // On an application stream only the connection's first schema counts.
-        if let Some(schema) = schema.filter(|_| target.default || self.writer.is_none()) {
+        let ignored =
+            !target.default && self.writer.is_some() && switches.keeps(Behaviour::LaterSchemaIgnored);
+        if let Some(schema) = schema.filter(|_| !ignored) {
             self.writer = Some(Writer::arrow(schema, &target.name)?);
         }
         if self.writer.is_none() {
@@ -411,20 +488,6 @@ impl Connection {
             .as_ref()
             .map(|rows| rows.serialized_record_batch.clone())
             .unwrap_or_default())
-    }
-}
-
-/// write-api.md 2.1: only the first row's offset is compared, with the stream's end.
-fn check_offset(target: &Target, end: u64, offset: Option<i64>) -> Result<(), Refusal> {
-    let Some(received) = offset else { return Ok(()) };
-    match u64::try_from(received) {
-        Ok(offset) if offset == end => Ok(()),
-        Ok(offset) if offset < end => Err(known::offset_within(&target.name, end, received)),
-        Ok(_) => Err(known::offset_beyond(&target.name, end, received)),
-        Err(_) => {
-            let text = format!("Invalid offset {received}. Entity: {}", target.name);
-            Err(Refusal::invalid(text).in_band(true))
-        }
     }
 }
 

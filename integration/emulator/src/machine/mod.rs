@@ -5,19 +5,21 @@ use std::collections::BTreeMap;
 use arrow_array::RecordBatch;
 
 use crate::catalog::{Catalog, CatalogError, Millis, Table, TableRef};
-use crate::faults::{FaultPlan, FaultReport, Faults, Fired};
+use crate::faults::{FaultPlan, FaultReport, Faults, Fired, Rpc};
 use append::Connection;
 use names::Target;
 use refusal::known;
 use stream::Stream;
 
 pub use append::{ConnectionId, Event, Output};
+pub use behaviour::Behaviour;
 pub use history::{Call, CallLog, Visibility, VisibilityLog};
 pub use refusal::{Code, Refusal};
 pub use stream::{StreamInfo, StreamKind};
 pub use switches::{FlushBelow, FlushUnset, MissingTable, Switches};
 
 mod append;
+mod behaviour;
 mod history;
 mod names;
 mod refusal;
@@ -82,7 +84,7 @@ impl Machine {
         let to = from + rows.num_rows() as u64;
         self.catalog.push_rows(table, rows, now)?;
         let table = table.clone();
-        self.visible.record(Visibility {
+        self.record_visible(Visibility {
             at_ms: now,
             table,
             stream: None,
@@ -169,7 +171,7 @@ impl Machine {
             delay_ms,
             refuse,
             lose,
-        } = self.faults.fire(rpc, &table.path(), stream);
+        } = self.fire(rpc, table, stream);
         if let Some(refusal) = refuse {
             return Reply {
                 delay_ms,
@@ -186,8 +188,28 @@ impl Machine {
         }
     }
 
+    /// Whether the emulator behaves so.
+    fn keeps(&self, behaviour: Behaviour) -> bool {
+        self.switches.keeps(behaviour)
+    }
+
+    fn fire(&mut self, rpc: Rpc, table: &TableRef, stream: Option<&str>) -> Fired {
+        if self.keeps(Behaviour::FaultsFire) {
+            self.faults.fire(rpc, &table.path(), stream)
+        } else {
+            Fired::default()
+        }
+    }
+
+    fn record_visible(&mut self, change: Visibility) {
+        if self.keeps(Behaviour::VisibilityRecorded) {
+            self.visible.record(change);
+        }
+    }
+
     fn check_token(&self, authorization: Option<&str>) -> Result<(), Refusal> {
-        let Some(tokens) = &self.switches.require_token else {
+        let tokens = self.switches.require_token.as_ref();
+        let Some(tokens) = tokens.filter(|_| self.keeps(Behaviour::TokensChecked)) else {
             return Ok(());
         };
         let given = authorization.and_then(|text| text.strip_prefix("Bearer "));
@@ -205,7 +227,8 @@ impl Machine {
         let Ok(dataset) = self.catalog.dataset(&table.dataset_ref()) else {
             return Ok(());
         };
-        let at_home = dataset.location.eq_ignore_ascii_case("us") || !self.switches.routing_header_required;
+        let needed = self.switches.routing_header_required && self.keeps(Behaviour::RoutingHeaderNeeded);
+        let at_home = dataset.location.eq_ignore_ascii_case("us") || !needed;
         if at_home || names::routed(header, table, &dataset.location) {
             return Ok(());
         }
@@ -215,7 +238,10 @@ impl Machine {
     fn table(&self, name: &TableRef) -> Result<&Table, Refusal> {
         self.catalog
             .table(name)
-            .map_err(|_| match self.switches.missing_table {
+            .map_err(|error| match self.switches.missing_table {
+                _ if !self.keeps(Behaviour::MissingTableNotFound) => {
+                    Refusal::new(Code::Unknown, error.to_string())
+                }
                 MissingTable::NotFound => known::table_not_found(&name.path()),
                 MissingTable::PermissionDenied => known::permission_denied(&name.path()),
             })
@@ -224,9 +250,17 @@ impl Machine {
     /// The live stream, of the table as it is now. A table created again has none of the old one's streams.
     fn stream(&mut self, target: &Target, now: Millis) -> Result<&mut Stream, Refusal> {
         let table_id = self.table(&target.table)?.id;
-        let not_found = || known::stream_not_found(&target.name);
+        let known = self.keeps(Behaviour::UnknownStreamNotFound);
+        let not_found = || {
+            if known {
+                known::stream_not_found(&target.name)
+            } else {
+                Refusal::new(Code::Unknown, "unknown stream")
+            }
+        };
+        let dies = self.keeps(Behaviour::StreamsDieWithTable);
         let stream = self.streams.get_mut(&target.name).ok_or_else(not_found)?;
-        if stream.table_id != table_id {
+        if stream.table_id != table_id && dies {
             return Err(known::table_recreated(&target.table.path(), &target.name));
         }
         if stream.expired(&self.switches, now) {
@@ -247,7 +281,7 @@ impl Machine {
                 .map_err(|error| Refusal::new(Code::Internal, error.to_string()))?;
         }
         let (table, stream) = (target.table.clone(), Some(target.name.clone()));
-        self.visible.record(Visibility {
+        self.record_visible(Visibility {
             at_ms: now,
             table,
             stream,

@@ -6,6 +6,7 @@ use arrow_array::RecordBatch;
 use bigquery_write_proto::wire::write_stream::Type;
 
 use super::ConnectionId;
+use super::behaviour::Behaviour;
 use super::names::Target;
 use super::switches::Switches;
 use crate::catalog::Millis;
@@ -101,7 +102,7 @@ impl Stream {
             StreamKind::Buffered => switches.buffered_ttl_ms,
             StreamKind::Pending => switches.pending_ttl_ms,
         };
-        now.saturating_sub(self.traffic_ms) > life
+        now.saturating_sub(self.traffic_ms) > life && switches.keeps(Behaviour::StreamsExpire)
     }
 
     /// Takes rows at the end.

@@ -1,7 +1,10 @@
 //! Answers that no source confirms, each a switch with its default; and limits that Google has changed before.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
+use super::behaviour::Behaviour;
 use crate::catalog::Millis;
 
 /// Every answer that write-api.md section 10 leaves open, and every limit. In JSON all fields may be left out.
@@ -53,6 +56,16 @@ pub struct Switches {
     /// Bearer tokens that are let in; without it none is asked for. Default none. Not BigQuery's behaviour but the
     /// emulator's, for tests of credentials.
     pub require_token: Option<Vec<String>>,
+    /// What the emulator gets wrong on purpose. Default nothing. For tests of tests: a conformance row, or a test of a
+    /// client, that does not notice is worth nothing.
+    pub unlearned: BTreeSet<Behaviour>,
+}
+
+impl Switches {
+    /// Whether the emulator behaves so, as it does unless told otherwise.
+    pub(crate) fn keeps(&self, behaviour: Behaviour) -> bool {
+        !self.unlearned.contains(&behaviour)
+    }
 }
 
 /// Answer to a flush that would publish nothing.
@@ -112,6 +125,7 @@ impl Default for Switches {
             missing_table: MissingTable::NotFound,
             routing_header_required: true,
             require_token: None,
+            unlearned: BTreeSet::new(),
         }
     }
 }

@@ -8,6 +8,7 @@ use bigquery_write_proto::wire::{
     write_stream::{Type, WriteMode},
 };
 
+use super::behaviour::Behaviour;
 use super::history::Call;
 use super::names::{self, Target};
 use super::refusal::{Code, Refusal, known};
@@ -62,7 +63,7 @@ impl Machine {
                 } else {
                     machine.describe(target, now)?
                 };
-                if full {
+                if full || !machine.keeps(Behaviour::BasicViewHasNoSchema) {
                     answer.table_schema = Some(machine.table(&target.table)?.schema.to_wire());
                 }
                 Ok(answer)
@@ -182,7 +183,9 @@ impl Machine {
         self.streams
             .insert(name, Stream::new(target.clone(), table_id, kind, now));
         let mut answer = self.describe(&target, now)?;
-        answer.table_schema = Some(self.table(table)?.schema.to_wire());
+        if self.keeps(Behaviour::CreateAnswersSchema) {
+            answer.table_schema = Some(self.table(table)?.schema.to_wire());
+        }
         Ok(answer)
     }
 
@@ -230,6 +233,7 @@ impl Machine {
         }
         let twice = self.switches.finalize_twice_refused;
         let all = self.switches.finalize_counts_unflushed;
+        let counts = self.keeps(Behaviour::FinalizeCountsRows);
         let stream = self.stream(target, now)?;
         if stream.finalized && twice {
             return Err(known::finalized(&target.name));
@@ -241,7 +245,7 @@ impl Machine {
             stream.visible
         };
         Ok(FinalizeWriteStreamResponse {
-            row_count: signed(rows),
+            row_count: if counts { signed(rows) } else { 0 },
         })
     }
 
@@ -263,13 +267,19 @@ impl Machine {
             return Err(wrong_kind("default"));
         }
         let switches = self.switches.clone();
+        let keeps = |behaviour| switches.keeps(behaviour);
         let stream = self.stream(target, now)?;
         match stream.kind {
             StreamKind::Buffered => {}
+            _ if !keeps(Behaviour::FlushesBufferedOnly) => {
+                return Ok(FlushRowsResponse {
+                    offset: offset.unwrap_or_default(),
+                });
+            }
             StreamKind::Committed => return Err(wrong_kind("COMMITTED")),
             StreamKind::Pending => return Err(wrong_kind("PENDING")),
         }
-        if stream.finalized {
+        if stream.finalized && keeps(Behaviour::FinalizedTakesNoFlush) {
             return Err(known::finalized(&target.name));
         }
         let unset = || {
@@ -280,9 +290,9 @@ impl Machine {
         };
         let offset = match (offset, switches.flush_unset) {
             (Some(offset), _) => offset,
-            (None, FlushUnset::Refuse) => return Err(unset()),
+            (None, FlushUnset::Refuse) if keeps(Behaviour::FlushNeedsOffset) => return Err(unset()),
             (None, FlushUnset::Zero) => 0,
-            (None, FlushUnset::Everything) => signed(stream.end) - 1,
+            (None, FlushUnset::Everything | FlushUnset::Refuse) => signed(stream.end) - 1,
         };
         let Ok(last) = u64::try_from(offset) else {
             return Err(Refusal::invalid(format!(
@@ -290,7 +300,7 @@ impl Machine {
                 target.name
             )));
         };
-        if last >= stream.end {
+        if last >= stream.end && keeps(Behaviour::FlushBeyondEndRefused) {
             return Err(known::flush_beyond(&target.name, offset));
         }
         if switches.flush_renews_life {
@@ -305,7 +315,13 @@ impl Machine {
             let text = format!("Offset {offset} was flushed already. Entity: {}", target.name);
             return Err(Refusal::new(Code::AlreadyExists, text));
         }
-        self.publish_stream(target, last + 1, now)?;
+        if !keeps(Behaviour::FlushShowsRowsOnce) {
+            let again = self.table(&target.table)?.all_rows();
+            self.publish(&target.table, again, now)
+                .map_err(|error| Refusal::new(Code::Internal, error.to_string()))?;
+        }
+        let inclusive = keeps(Behaviour::FlushIsInclusive);
+        self.publish_stream(target, last.saturating_add(u64::from(inclusive)), now)?;
         Ok(FlushRowsResponse { offset })
     }
 
@@ -332,7 +348,7 @@ impl Machine {
                 Err(error) => stream_errors.push(error),
             }
         }
-        if !stream_errors.is_empty() {
+        if !stream_errors.is_empty() && self.keeps(Behaviour::CommitIsAtomic) {
             return Ok(BatchCommitWriteStreamsResponse {
                 commit_time: None,
                 stream_errors,
@@ -367,8 +383,10 @@ impl Machine {
         if target.default {
             return Err(wrong_kind("WRITE_OPTIMIZED"));
         }
+        let pending_only = self.keeps(Behaviour::CommitsPendingOnly);
         let stream = self.stream(&target, now).map_err(|_| not_found())?;
         match stream.kind {
+            StreamKind::Committed | StreamKind::Buffered if !pending_only => Ok(target),
             StreamKind::Pending if stream.committed_ms.is_some() => Err(refuse(
                 StorageErrorCode::StreamAlreadyCommitted,
                 "Stream has already been committed".to_owned(),

@@ -1,5 +1,6 @@
 //! A machine with one table and a clock, and a way to write down what it answers.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use arrow_ipc::writer::StreamWriter;
 use bigquery_write_emulator::catalog::TableRef;
 use bigquery_write_emulator::faults::FaultPlan;
 use bigquery_write_emulator::machine::{
-    CallMeta, ConnectionId, Event, Machine, Output, Refusal, Reply, Switches,
+    Behaviour, CallMeta, ConnectionId, Event, Machine, Output, Refusal, Reply, Switches,
 };
 use bigquery_write_emulator::schema::{Column, Kind, Mode, Schema};
 use bigquery_write_proto::wire::{
@@ -27,6 +28,11 @@ use prost::Message;
 pub(crate) const START: i64 = 1_700_000_000_000;
 pub(crate) const TABLE: &str = "projects/p/datasets/d/tables/t";
 
+thread_local! {
+    /// What every [`World`] of this thread, has unlearned.
+    pub(crate) static UNLEARNED: Cell<Option<Behaviour>> = const { Cell::new(None) };
+}
+
 /// A machine, its clock, and names for its streams.
 pub(crate) struct World {
     pub(crate) machine: Machine,
@@ -42,7 +48,14 @@ impl World {
     }
 
     pub(crate) fn with(switches: Switches, faults: FaultPlan) -> Self {
-        let machine = Machine::new(switches, faults, 7);
+        let machine = Machine::new(
+            Switches {
+                unlearned: UNLEARNED.get().into_iter().chain(switches.unlearned).collect(),
+                ..switches
+            },
+            faults,
+            7,
+        );
         let mut world = Self {
             machine,
             now: START,

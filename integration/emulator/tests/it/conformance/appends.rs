@@ -1,7 +1,7 @@
 //! Offsets, rows and schemas of appends (write-api.md 1.2, 2.1, 4).
 
 use bigquery_write_emulator::faults::FaultPlan;
-use bigquery_write_emulator::machine::Switches;
+use bigquery_write_emulator::machine::{Behaviour, Switches};
 use bigquery_write_proto::wire::write_stream::Type;
 
 use super::{DEFAULT, Fact};
@@ -11,6 +11,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 1.2 [PROD JIT, RIT]",
         says: "an append answers the offset of its first row",
+        behaviour: Behaviour::AnswersFirstRowOffset,
         script: || {
             let mut w = World::new();
             let (s, c) = (w.create(Type::Buffered), w.open());
@@ -25,6 +26,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2.1 rule 4",
         says: "an append without offset goes to the end",
+        behaviour: Behaviour::AppendsWithoutOffset,
         script: || {
             let mut w = World::new();
             let (s, c) = (w.create(Type::Buffered), w.open());
@@ -35,6 +37,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2.1 rule 2, 3.3 [PROD JIT, GIT]",
         says: "an offset below the end already exists, and the text tells the end",
+        behaviour: Behaviour::OffsetBelowEndExists,
         script: || {
             let mut w = World::new();
             let (s, c) = (w.create(Type::Buffered), w.open());
@@ -48,6 +51,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2.1 rule 3, 3.3 [PROD JIT, GIT]",
         says: "an offset above the end is out of range, and the same connection carries on",
+        behaviour: Behaviour::OffsetAboveEndOutOfRange,
         script: || {
             let mut w = World::new();
             let (s, c) = (w.create(Type::Buffered), w.open());
@@ -63,6 +67,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2.1 [CLIENT J:ConnectionWorker]",
         says: "what is pipelined behind a failed append is out of range until that is resent",
+        behaviour: Behaviour::OffsetAboveEndOutOfRange,
         script: || {
             let mut w = World::new();
             let (s, c) = (w.create(Type::Buffered), w.open());
@@ -87,6 +92,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2.1 INFERRED",
         says: "a resend that straddles the end already exists, though its tail was never stored",
+        behaviour: Behaviour::OffsetBelowEndExists,
         script: || {
             let mut w = World::new();
             let (s, c) = (w.create(Type::Buffered), w.open());
@@ -100,6 +106,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "issue 3: offsets at the edges of i64",
         says: "a negative offset is invalid, the greatest is out of range",
+        behaviour: Behaviour::NegativeOffsetInvalid,
         script: || {
             let mut w = World::new();
             let (s, c) = (w.create(Type::Buffered), w.open());
@@ -119,6 +126,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2.1 rule 1 [PROD JIT, GIT]; in-band UNCONFIRMED",
         says: "a finalized stream takes no appends",
+        behaviour: Behaviour::FinalizedTakesNoAppends,
         script: || {
             let mut w = World::new();
             let (s, c) = (w.create(Type::Buffered), w.open());
@@ -137,6 +145,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "switch finalized_in_band",
         says: "or the call ends",
+        behaviour: Behaviour::FinalizedTakesNoAppends,
         script: || {
             let switches = Switches {
                 finalized_in_band: false,
@@ -155,6 +164,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2.1 UNCONFIRMED, switch zero_rows_accepted",
         says: "an append without rows is refused, or answers the end",
+        behaviour: Behaviour::EmptyAppendRefused,
         script: || {
             let mut w = World::new();
             let (s, c) = (w.create(Type::Buffered), w.open());
@@ -177,6 +187,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 1.2 [DOC P]",
         says: "the first request names the stream and the schema, later ones may leave out both",
+        behaviour: Behaviour::LaterRequestsInherit,
         script: || {
             let mut w = World::new();
             let (s, c) = (w.create(Type::Buffered), w.open());
@@ -200,6 +211,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2 [DOC P, PROD JIT]",
         says: "the default stream takes no offset and answers none; its rows are visible at once",
+        behaviour: Behaviour::DefaultStreamTakesNoOffset,
         script: || {
             let mut w = World::new();
             let c = w.open();
@@ -219,8 +231,20 @@ pub(super) const FACTS: &[Fact] = &[
         ],
     },
     Fact {
+        source: "write-api.md 1.2 [PROD JIT hasOffset false]",
+        says: "the default stream answers no offset",
+        behaviour: Behaviour::DefaultStreamAnswersNoOffset,
+        script: || {
+            let mut w = World::new();
+            let c = w.open();
+            vec![w.append(c, DEFAULT, None, 2), w.append(c, DEFAULT, None, 1)]
+        },
+        answers: &["appended", "appended"],
+    },
+    Fact {
         source: "write-api.md 4 [P, D:quotas, JIT; PROD GIT testLargeInsertNoRetry]",
         says: "a request over the limit ends the call, with Google's text",
+        behaviour: Behaviour::RequestSizeLimited,
         script: || {
             let switches = Switches {
                 max_request_bytes: 1000,

@@ -1,7 +1,7 @@
 //! Connections: opening, routing, fencing, idling, ending (write-api.md 2.6, 2.7, 3.6, 3.7).
 
 use bigquery_write_emulator::faults::FaultPlan;
-use bigquery_write_emulator::machine::{CallMeta, Switches};
+use bigquery_write_emulator::machine::{Behaviour, CallMeta, Switches};
 use bigquery_write_emulator::schema::{Column, Kind, Mode};
 use bigquery_write_proto::wire::write_stream::Type;
 
@@ -12,6 +12,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2.1 [PROD nodejs-bigquery-storage #348]",
         says: "a call that ends without any request cannot be routed",
+        behaviour: Behaviour::EmptyCallNotRouted,
         script: || {
             let mut w = World::new();
             let c = w.open();
@@ -23,6 +24,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 3.6 [CLIENT]",
         says: "after a half-close the call ends well",
+        behaviour: Behaviour::HalfCloseEndsWell,
         script: || {
             let mut w = World::new();
             let (s, c) = (w.create(Type::Buffered), w.open());
@@ -35,6 +37,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 1.2 [DOC P]",
         says: "a connection on an application stream cannot switch, one on default streams can",
+        behaviour: Behaviour::SwitchesDefaultStreamsOnly,
         script: || {
             let mut w = World::new();
             w.table("u", "US", vec![Column::new("n", Kind::Int64, Mode::Nullable)]);
@@ -58,6 +61,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 1.2 [CLIENT G:connection]",
         says: "a later writer schema on an application stream is ignored",
+        behaviour: Behaviour::LaterSchemaIgnored,
         script: || {
             let mut w = World::new();
             let (s, c) = (w.create(Type::Committed), w.open());
@@ -71,6 +75,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2.6 [java-bigquerystorage PR #2214]",
         says: "the newest connection on an application stream wins, and the older one ends",
+        behaviour: Behaviour::NewestConnectionWins,
         script: || {
             let mut w = World::new();
             let (s, old, new) = (w.create(Type::Buffered), w.open(), w.open());
@@ -92,6 +97,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2 (connections: any number)",
         says: "connections on the default stream do not fence each other",
+        behaviour: Behaviour::DefaultStreamNotFenced,
         script: || {
             let mut w = World::new();
             let (one, two) = (w.open(), w.open());
@@ -106,6 +112,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2.7 [PROD JIT testStreamReconnect]",
         says: "any process may go on with a stream at its end",
+        behaviour: Behaviour::AnyProcessGoesOn,
         script: || {
             let mut w = World::new();
             let (s, c) = (w.create(Type::Buffered), w.open());
@@ -119,6 +126,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 3.6 [PROD python #593, nodejs #427]",
         says: "a call without traffic for 600 s is aborted, with the stream's name",
+        behaviour: Behaviour::IdleCallsClosed,
         script: || {
             let mut w = World::new();
             let (s, c) = (w.create(Type::Buffered), w.open());
@@ -142,6 +150,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 3.7 [DOC D:write-api-grpc]",
         says: "outside the US the routing header is needed",
+        behaviour: Behaviour::RoutingHeaderNeeded,
         script: || {
             let mut w = World::new();
             w.table(
@@ -177,6 +186,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "design.md 8, switch require_token",
         says: "with tokens required, calls without one are unauthenticated",
+        behaviour: Behaviour::TokensChecked,
         script: || {
             let switches = Switches {
                 require_token: Some(vec!["good".to_owned()]),

@@ -1,6 +1,6 @@
 //! Injected faults, and the record that tests look into (write-api.md 9, testing.md 7).
 
-use bigquery_write_emulator::machine::Switches;
+use bigquery_write_emulator::machine::{Behaviour, Switches};
 use bigquery_write_proto::wire::write_stream::Type;
 
 use super::{DEFAULT, Fact, plan};
@@ -10,6 +10,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 9, fault refuse",
         says: "a refused call has done nothing; an append can be refused inside the stream",
+        behaviour: Behaviour::FaultsFire,
         script: || {
             let mut w = World::with(
                 Switches::default(),
@@ -50,6 +51,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 9, fault lose_answer",
         says: "a lost answer was applied: the resend already exists, the flush shows its rows, the stream is there",
+        behaviour: Behaviour::FaultsFire,
         script: || {
             let mut w = World::with(
                 Switches::default(),
@@ -97,6 +99,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "design.md 8, fault delay",
         says: "a delayed answer was applied at once; delays add up",
+        behaviour: Behaviour::FaultsFire,
         script: || {
             let mut w = World::with(
                 Switches::default(),
@@ -118,6 +121,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "testing.md 7.4 (P5)",
         says: "every change of what is visible is recorded: when, where, stream and offsets",
+        behaviour: Behaviour::VisibilityRecorded,
         script: || {
             let mut w = World::new();
             let (s, c) = (w.create(Type::Buffered), w.open());

@@ -1,7 +1,7 @@
 //! Streams as things: creation, description, life, death (write-api.md 1.2, 2, 7.3).
 
 use bigquery_write_emulator::catalog::TableRef;
-use bigquery_write_emulator::machine::MissingTable;
+use bigquery_write_emulator::machine::{Behaviour, MissingTable};
 use bigquery_write_emulator::schema::{Column, Kind, Mode};
 use bigquery_write_proto::wire::{WriteStreamView, write_stream::Type};
 
@@ -12,6 +12,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2 (idle TTL) [DOC]; what renews it UNCONFIRMED, switch flush_renews_life",
         says: "a BUFFERED stream lives seven days after its last append, a COMMITTED one three, a PENDING one one",
+        behaviour: Behaviour::StreamsExpire,
         script: || {
             let mut w = World::new();
             let mut said = Vec::new();
@@ -51,6 +52,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 7.3, 3.4",
         says: "streams die with their table; a table of the same name does not revive them",
+        behaviour: Behaviour::StreamsDieWithTable,
         script: || {
             let mut w = World::new();
             let (s, c) = (w.create(Type::Buffered), w.open());
@@ -76,6 +78,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 1.2 [DOC P]",
         says: "CreateWriteStream answers type, times, schema, location and a name that production could have chosen",
+        behaviour: Behaviour::CreateAnswersSchema,
         script: || {
             let mut w = World::new();
             [Type::Buffered, Type::Committed, Type::Unspecified]
@@ -110,6 +113,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 1.2 [PROD GIT TestIntegration_ClientGetWriteStream]",
         says: "GetWriteStream BASIC has no schema, FULL has; the default stream is COMMITTED and has no times",
+        behaviour: Behaviour::BasicViewHasNoSchema,
         script: || {
             let mut w = World::new();
             let s = w.create(Type::Pending);
@@ -145,6 +149,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 3.2",
         says: "a missing table is not found, a malformed name invalid",
+        behaviour: Behaviour::MissingTableNotFound,
         script: || {
             let mut w = World::new();
             let mut said = Vec::new();

@@ -1,7 +1,7 @@
 //! What makes rows visible: flush, finalize, commit (write-api.md 2.2 to 2.4).
 
 use bigquery_write_emulator::faults::FaultPlan;
-use bigquery_write_emulator::machine::{FlushBelow, FlushUnset, Switches};
+use bigquery_write_emulator::machine::{Behaviour, FlushBelow, FlushUnset, Switches};
 use bigquery_write_proto::wire::write_stream::Type;
 
 use super::{DEFAULT, Fact};
@@ -11,6 +11,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2",
         says: "rows of COMMITTED streams are visible when appended, of BUFFERED and PENDING ones not",
+        behaviour: Behaviour::HeldUntilPublished,
         script: || {
             let mut w = World::new();
             let mut said = Vec::new();
@@ -26,6 +27,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2.2 [DOC P, PROD GIT, RIT]",
         says: "a flush is inclusive, moves forward only, and shows each row once",
+        behaviour: Behaviour::FlushIsInclusive,
         script: || {
             let mut w = World::new();
             let (s, c) = (w.create(Type::Buffered), w.open());
@@ -54,6 +56,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2.2 [CLIENT BEAM-F], switches flush_again and flush_below",
         says: "or a flush that shows nothing new already exists",
+        behaviour: Behaviour::FlushShowsRowsOnce,
         script: || {
             let switches = Switches {
                 flush_again: FlushBelow::AlreadyExists,
@@ -82,6 +85,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2.2 [PROD beam #30177]",
         says: "a flush beyond the end is out of range and shows nothing",
+        behaviour: Behaviour::FlushBeyondEndRefused,
         script: || {
             let mut w = World::new();
             let (s, c) = (w.create(Type::Buffered), w.open());
@@ -101,6 +105,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2.2 [PROD flink #235, PR #347]",
         says: "a finalized stream takes no flush, of its tail or of what was flushed long ago",
+        behaviour: Behaviour::FinalizedTakesNoFlush,
         script: || {
             let mut w = World::new();
             let (s, c) = (w.create(Type::Buffered), w.open());
@@ -124,6 +129,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2.2 UNCONFIRMED, switch flush_unset",
         says: "a flush without offset is refused, or flushes one row, or all; a negative one is invalid",
+        behaviour: Behaviour::FlushNeedsOffset,
         script: || {
             let mut w = World::new();
             let (s, c) = (w.create(Type::Buffered), w.open());
@@ -149,6 +155,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2.2 [DOC]; the code is UNCONFIRMED",
         says: "only BUFFERED streams are flushed",
+        behaviour: Behaviour::FlushesBufferedOnly,
         script: || {
             let mut w = World::new();
             let (committed, pending) = (w.create(Type::Committed), w.create(Type::Pending));
@@ -163,6 +170,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2.2 [CLIENT BEAM-F], 3.4",
         says: "an unknown stream is not found, by any call",
+        behaviour: Behaviour::UnknownStreamNotFound,
         script: || {
             let mut w = World::new();
             let (name, c) = (format!("{TABLE}/streams/gone"), w.open());
@@ -184,6 +192,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2.3 [DOC, PROD JIT/GIT]; the second call UNCONFIRMED",
         says: "finalize counts all rows, flushes none, and may be called again; the default stream has none",
+        behaviour: Behaviour::FinalizeCountsRows,
         script: || {
             let mut w = World::new();
             let (s, c) = (w.create(Type::Buffered), w.open());
@@ -214,6 +223,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2.4 [DOC P, CLIENT BEAM-C]",
         says: "PENDING streams are committed together, once, all finalized or none",
+        behaviour: Behaviour::CommitIsAtomic,
         script: || {
             let mut w = World::new();
             let (one, two) = (w.create(Type::Pending), w.create(Type::Pending));
@@ -244,6 +254,7 @@ pub(super) const FACTS: &[Fact] = &[
     Fact {
         source: "write-api.md 2.4 [PROD nodejs #413]",
         says: "other streams are refused inside an OK response",
+        behaviour: Behaviour::CommitsPendingOnly,
         script: || {
             let mut w = World::new();
             let (s, gone) = (w.create(Type::Buffered), format!("{TABLE}/streams/gone"));

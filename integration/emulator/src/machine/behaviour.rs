@@ -1,0 +1,115 @@
+//! What the emulator knows of BigQuery, piece by piece, so that each piece can be unlearned.
+//!
+//! A conformance test that still passes when the behaviour it is about is gone tests nothing; and a test of a client
+//! proves more when it is shown to notice a server that errs as others do.
+
+use serde::{Deserialize, Serialize};
+
+/// Makes the enum and its list from one table.
+macro_rules! behaviours {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// A piece of BigQuery's behaviour. All are kept unless named in
+        /// [`Switches::unlearned`](super::Switches::unlearned).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        #[non_exhaustive]
+        pub enum Behaviour {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Behaviour {
+            /// Every one.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+        }
+    };
+}
+
+behaviours! {
+    // Appends (write-api.md 1.2, 2.1, 4).
+    /// An append answers the offset of its first row; unlearned, that of the next.
+    AnswersFirstRowOffset,
+    /// An append needs no offset; unlearned, it is refused without.
+    AppendsWithoutOffset,
+    /// An offset below the end is refused; unlearned, the rows are appended again.
+    OffsetBelowEndExists,
+    /// An offset above the end is refused; unlearned, the rows are appended at the end.
+    OffsetAboveEndOutOfRange,
+    /// A negative offset is invalid; unlearned, it is out of range.
+    NegativeOffsetInvalid,
+    /// A finalized stream takes no appends.
+    FinalizedTakesNoAppends,
+    /// An append without rows is refused.
+    EmptyAppendRefused,
+    /// Later requests of a connection may leave out stream and schema.
+    LaterRequestsInherit,
+    /// The default stream refuses an offset; unlearned, it ignores it.
+    DefaultStreamTakesNoOffset,
+    /// The default stream answers no offset.
+    DefaultStreamAnswersNoOffset,
+    /// Too large a request is refused.
+    RequestSizeLimited,
+
+    // Connections (write-api.md 2.6, 2.7, 3.6, 3.7).
+    /// A call without any request is refused.
+    EmptyCallNotRouted,
+    /// A half-closed call ends well.
+    HalfCloseEndsWell,
+    /// Only connections on default streams switch streams; unlearned, all do.
+    SwitchesDefaultStreamsOnly,
+    /// A later writer schema on an application stream is not even read.
+    LaterSchemaIgnored,
+    /// A newer connection on an application stream ends the older one.
+    NewestConnectionWins,
+    /// The default stream has any number of connections; unlearned, the newest wins there too.
+    DefaultStreamNotFenced,
+    /// A stream that another process has written to can be gone on with.
+    AnyProcessGoesOn,
+    /// Calls without traffic are closed.
+    IdleCallsClosed,
+    /// Outside the US the routing header is needed.
+    RoutingHeaderNeeded,
+
+    // Streams (write-api.md 1.2, 2, 7.3).
+    /// Streams without traffic expire.
+    StreamsExpire,
+    /// A stream dies with its table; unlearned, a table of the same name takes it over.
+    StreamsDieWithTable,
+    /// CreateWriteStream answers the table's schema.
+    CreateAnswersSchema,
+    /// GetWriteStream answers the schema only when asked for the full view.
+    BasicViewHasNoSchema,
+    /// A missing table has a code and a text of its own; unlearned, UNKNOWN.
+    MissingTableNotFound,
+    /// So has an unknown stream.
+    UnknownStreamNotFound,
+
+    // Visibility (write-api.md 2.2 to 2.4).
+    /// Rows of BUFFERED and PENDING streams are held back.
+    HeldUntilPublished,
+    /// A flush shows the row at its offset; unlearned, only those before it.
+    FlushIsInclusive,
+    /// A flush shows each row once; unlearned, what was visible is inserted again.
+    FlushShowsRowsOnce,
+    /// A flush beyond the end is refused; unlearned, it shows all there is.
+    FlushBeyondEndRefused,
+    /// A finalized stream takes no flush.
+    FinalizedTakesNoFlush,
+    /// A flush needs an offset; unlearned, without one it shows everything.
+    FlushNeedsOffset,
+    /// Only BUFFERED streams are flushed; unlearned, others answer OK.
+    FlushesBufferedOnly,
+    /// Finalizing answers how many rows there are; unlearned, none.
+    FinalizeCountsRows,
+    /// A commit is all or nothing; unlearned, good streams are committed beside bad ones.
+    CommitIsAtomic,
+    /// Only PENDING streams are committed.
+    CommitsPendingOnly,
+
+    // The emulator's own.
+    /// Fault plans are followed.
+    FaultsFire,
+    /// Tokens are checked where they are required.
+    TokensChecked,
+    /// What becomes visible is recorded.
+    VisibilityRecorded,
+}
