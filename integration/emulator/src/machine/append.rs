@@ -88,19 +88,23 @@ impl Machine {
             Err(refusal) if !refusal.in_band => Event::End(Some(refusal)),
             answered => {
                 let name = connection.target.as_ref().map(|target| target.name.clone());
+                let name = name.filter(|_| self.keeps(Behaviour::EchoesStream));
                 Event::Answer(Box::new(respond(answered, name)))
             }
         };
         let event = fired.lose.map_or(event, |lost| Event::End(Some(lost)));
+        let silent = !self.keeps(Behaviour::EveryRequestAnswered) && is_error(&event);
         match &event {
             Event::End(_) => self.release(id, &connection),
             Event::Answer(_) => drop(self.connections.insert(id, connection)),
         }
-        outputs.push(Output {
-            connection: id,
-            delay_ms,
-            event,
-        });
+        if !silent {
+            outputs.push(Output {
+                connection: id,
+                delay_ms,
+                event,
+            });
+        }
         outputs
     }
 
@@ -161,12 +165,13 @@ impl Machine {
     /// Ends every call, as a server that restarts does.
     pub fn close_all(&mut self, refusal: &Refusal) -> Vec<Output> {
         let connections = std::mem::take(&mut self.connections);
+        let says_so = self.keeps(Behaviour::RestartSaysSo);
         let end = |(id, connection): (ConnectionId, Connection)| {
             self.release(id, &connection);
             Output {
                 connection: id,
                 delay_ms: 0,
-                event: Event::End(Some(refusal.clone())),
+                event: Event::End(says_so.then(|| refusal.clone())),
             }
         };
         connections.into_iter().map(end).collect()
@@ -309,6 +314,9 @@ impl Machine {
         let rows = self.decode(connection, rows, target)?;
         let from = self.table(&target.table)?.row_count();
         let to = from + rows.num_rows() as u64;
+        if !self.keeps(Behaviour::DefaultStreamVisibleAtOnce) {
+            return Ok(None);
+        }
         self.catalog
             .push_rows(&target.table, rows, now)
             .map_err(|error| Refusal::new(Code::Internal, error.to_string()))?;
@@ -347,10 +355,11 @@ impl Machine {
             decoded
         };
         let held = self.keeps(Behaviour::HeldUntilPublished);
+        let at_once = self.keeps(Behaviour::CommittedVisibleAtOnce);
         let stream = self.stream(target, now)?;
         stream.hold(decoded);
         let next = stream.end;
-        if stream.kind == StreamKind::Committed || !held {
+        if (stream.kind == StreamKind::Committed && at_once) || !held {
             self.publish_stream(target, u64::MAX, now)?;
         }
         let first = self.keeps(Behaviour::AnswersFirstRowOffset);
@@ -415,6 +424,9 @@ impl Connection {
             (Some(target), "") => Ok(target.clone()),
             (before, name) => {
                 let target = Target::parse(name)?;
+                if target.name != name && !switches.keeps(Behaviour::ShortDefaultName) {
+                    return Err(known::stream_not_found(name));
+                }
                 match before {
                     Some(before)
                         if *before != target
@@ -488,6 +500,13 @@ impl Connection {
             .as_ref()
             .map(|rows| rows.serialized_record_batch.clone())
             .unwrap_or_default())
+    }
+}
+
+fn is_error(event: &Event) -> bool {
+    match event {
+        Event::Answer(answer) => matches!(answer.response, Some(Response::Error(_))),
+        Event::End(_) => false,
     }
 }
 

@@ -46,6 +46,10 @@ behaviours! {
     DefaultStreamTakesNoOffset,
     /// The default stream answers no offset.
     DefaultStreamAnswersNoOffset,
+    /// Every answer names the stream it is about.
+    EchoesStream,
+    /// A refused request is answered like any other; unlearned, it is passed over in silence.
+    EveryRequestAnswered,
     /// Too large a request is refused.
     RequestSizeLimited,
 
@@ -69,11 +73,22 @@ behaviours! {
     /// Outside the US the routing header is needed.
     RoutingHeaderNeeded,
 
+    /// A server that restarts says so; unlearned, its calls end without a reason.
+    RestartSaysSo,
+
     // Streams (write-api.md 1.2, 2, 7.3).
     /// Streams without traffic expire.
     StreamsExpire,
     /// A stream dies with its table; unlearned, a table of the same name takes it over.
     StreamsDieWithTable,
+    /// The default stream is known by its short name too.
+    ShortDefaultName,
+    /// The server chooses a stream's name; unlearned, it takes the caller's.
+    ServerChoosesName,
+    /// The default stream has no times; unlearned, it has its table's.
+    DefaultStreamHasNoTimes,
+    /// Streams have a location in either view.
+    LocationAnswered,
     /// CreateWriteStream answers the table's schema.
     CreateAnswersSchema,
     /// GetWriteStream answers the schema only when asked for the full view.
@@ -86,6 +101,10 @@ behaviours! {
     // Visibility (write-api.md 2.2 to 2.4).
     /// Rows of BUFFERED and PENDING streams are held back.
     HeldUntilPublished,
+    /// Rows of COMMITTED streams are visible when they are acknowledged; unlearned, when the stream is finalized.
+    CommittedVisibleAtOnce,
+    /// Rows of the default stream are visible when they are acknowledged; unlearned, never.
+    DefaultStreamVisibleAtOnce,
     /// A flush shows the row at its offset; unlearned, only those before it.
     FlushIsInclusive,
     /// A flush shows each row once; unlearned, what was visible is inserted again.
@@ -102,6 +121,16 @@ behaviours! {
     FinalizeCountsRows,
     /// A commit is all or nothing; unlearned, good streams are committed beside bad ones.
     CommitIsAtomic,
+    /// A stream is committed once; unlearned, its commit is answered again.
+    CommitsOnce,
+    /// Only finalized streams are committed.
+    CommitNeedsFinalize,
+    /// What is wrong with single streams stands in an OK answer; unlearned, it is the call's status.
+    CommitErrorsInOk,
+    /// A commit names at most 10,000 streams.
+    CommitSizeLimited,
+    /// Finalizing makes nothing visible; unlearned, everything.
+    FinalizeShowsNothing,
     /// Only PENDING streams are committed.
     CommitsPendingOnly,
 

@@ -39,8 +39,10 @@ impl Machine {
             .write_stream
             .as_ref()
             .and_then(|stream| StreamKind::from_wire(stream.r#type()));
+        let asked = request.write_stream.as_ref().map(|stream| stream.name.as_str());
+        let asked = asked.filter(|_| !self.keeps(Behaviour::ServerChoosesName));
         self.call(call, &table, None, |machine| {
-            machine.create(&request.parent, &table, kind, now)
+            machine.create(&request.parent, &table, kind, asked, now)
         })
     }
 
@@ -162,6 +164,7 @@ impl Machine {
         parent: &str,
         table: &TableRef,
         kind: Option<StreamKind>,
+        asked: Option<&str>,
         now: Millis,
     ) -> Result<WriteStream, Refusal> {
         let table_id = self.table(table)?.id;
@@ -174,6 +177,7 @@ impl Machine {
             "{parent}/streams/{}",
             names::stream_id(self.seed, self.streams_ever)
         );
+        let name = asked.map_or(name, str::to_owned);
         self.streams_ever += 1;
         let target = Target {
             table: table.clone(),
@@ -209,8 +213,10 @@ impl Machine {
 
     /// write-api.md 1.2: COMMITTED, without times.
     fn describe_default(&self, target: &Target) -> Result<WriteStream, Refusal> {
-        self.table(&target.table)?;
+        let created_ms = self.table(&target.table)?.created_ms;
+        let created_ms = (!self.keeps(Behaviour::DefaultStreamHasNoTimes)).then_some(created_ms);
         Ok(WriteStream {
+            create_time: created_ms.map(timestamp),
             name: target.name.clone(),
             r#type: Type::Committed as i32,
             write_mode: WriteMode::Insert as i32,
@@ -220,6 +226,9 @@ impl Machine {
     }
 
     fn location(&self, table: &TableRef) -> String {
+        if !self.keeps(Behaviour::LocationAnswered) {
+            return String::new();
+        }
         self.catalog
             .dataset(&table.dataset_ref())
             .map(|dataset| dataset.location.clone())
@@ -244,6 +253,10 @@ impl Machine {
         } else {
             stream.visible
         };
+        let everything = !self.keeps(Behaviour::FinalizeShowsNothing);
+        if everything || !self.keeps(Behaviour::CommittedVisibleAtOnce) {
+            self.publish_stream(target, u64::MAX, now)?;
+        }
         Ok(FinalizeWriteStreamResponse {
             row_count: if counts { signed(rows) } else { 0 },
         })
@@ -332,7 +345,8 @@ impl Machine {
         now: Millis,
     ) -> Result<BatchCommitWriteStreamsResponse, Refusal> {
         self.table(table)?;
-        if names.is_empty() || names.len() > MAX_COMMIT {
+        let too_many = names.len() > MAX_COMMIT && self.keeps(Behaviour::CommitSizeLimited);
+        if names.is_empty() || too_many {
             let text = format!(
                 "Between 1 and {MAX_COMMIT} streams can be committed, not {}.",
                 names.len()
@@ -349,6 +363,9 @@ impl Machine {
             }
         }
         if !stream_errors.is_empty() && self.keeps(Behaviour::CommitIsAtomic) {
+            if !self.keeps(Behaviour::CommitErrorsInOk) {
+                return Err(Refusal::invalid("Some streams cannot be committed."));
+            }
             return Ok(BatchCommitWriteStreamsResponse {
                 commit_time: None,
                 stream_errors,
@@ -384,14 +401,16 @@ impl Machine {
             return Err(wrong_kind("WRITE_OPTIMIZED"));
         }
         let pending_only = self.keeps(Behaviour::CommitsPendingOnly);
+        let once = self.keeps(Behaviour::CommitsOnce);
+        let finalized = self.keeps(Behaviour::CommitNeedsFinalize);
         let stream = self.stream(&target, now).map_err(|_| not_found())?;
         match stream.kind {
             StreamKind::Committed | StreamKind::Buffered if !pending_only => Ok(target),
-            StreamKind::Pending if stream.committed_ms.is_some() => Err(refuse(
+            StreamKind::Pending if stream.committed_ms.is_some() && once => Err(refuse(
                 StorageErrorCode::StreamAlreadyCommitted,
                 "Stream has already been committed".to_owned(),
             )),
-            StreamKind::Pending if !stream.finalized => Err(refuse(
+            StreamKind::Pending if !stream.finalized && finalized => Err(refuse(
                 StorageErrorCode::InvalidStreamState,
                 "Stream is not finalized".to_owned(),
             )),

@@ -1,7 +1,7 @@
 //! Offsets, rows and schemas of appends (write-api.md 1.2, 2.1, 4).
 
 use bigquery_write_emulator::faults::FaultPlan;
-use bigquery_write_emulator::machine::{Behaviour, Switches};
+use bigquery_write_emulator::machine::{Behaviour, Event, Switches};
 use bigquery_write_proto::wire::write_stream::Type;
 
 use super::{DEFAULT, Fact};
@@ -262,6 +262,49 @@ pub(super) const FACTS: &[Fact] = &[
             "at 0",
             "ended InvalidArgument: AppendRows request too large: <size> limit 1000",
             "20971520",
+        ],
+    },
+    Fact {
+        source: "write-api.md 1.2 (write_stream of a response)",
+        says: "every answer names its stream, the default stream by its long name",
+        behaviour: Behaviour::EchoesStream,
+        script: || {
+            let mut w = World::new();
+            let (s, c, d) = (w.create(Type::Buffered), w.open(), w.open());
+            let short = format!("{TABLE}/_default");
+            [(c, s.as_str(), None), (c, "", Some(7)), (d, short.as_str(), None)]
+                .into_iter()
+                .map(|(on, stream, offset)| {
+                    let request = request(stream, offset, &ints(0, 1));
+                    let outputs = w.machine.append(w.now, on, &request);
+                    match &outputs[0].event {
+                        Event::Answer(answer) => answer.write_stream.replace(&s, "S1"),
+                        Event::End(_) => "ended".to_owned(),
+                    }
+                })
+                .collect()
+        },
+        answers: &["S1", "S1", DEFAULT],
+    },
+    Fact {
+        source: "write-api.md 1.2 [DOC P]",
+        says: "each request has one answer, in the order of the requests",
+        behaviour: Behaviour::EveryRequestAnswered,
+        script: || {
+            let mut w = World::new();
+            let (s, c) = (w.create(Type::Buffered), w.open());
+            [None, Some(5), Some(2), Some(0), None]
+                .into_iter()
+                .map(|offset| w.append(c, &s, offset, 2))
+                .map(|said| said.split(' ').take(2).collect::<Vec<_>>().join(" "))
+                .collect()
+        },
+        answers: &[
+            "at 0",
+            "OutOfRange OFFSET_OUT_OF_RANGE(S1):",
+            "at 2",
+            "AlreadyExists OFFSET_ALREADY_EXISTS(S1):",
+            "at 4",
         ],
     },
 ];

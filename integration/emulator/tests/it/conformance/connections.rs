@@ -1,7 +1,7 @@
 //! Connections: opening, routing, fencing, idling, ending (write-api.md 2.6, 2.7, 3.6, 3.7).
 
 use bigquery_write_emulator::faults::FaultPlan;
-use bigquery_write_emulator::machine::{Behaviour, CallMeta, Switches};
+use bigquery_write_emulator::machine::{Behaviour, CallMeta, Refusal, Switches};
 use bigquery_write_emulator::schema::{Column, Kind, Mode};
 use bigquery_write_proto::wire::write_stream::Type;
 
@@ -215,6 +215,26 @@ pub(super) const FACTS: &[Fact] = &[
             "ended Unauthenticated: Request had invalid authentication credentials. Expected OAuth 2 access token.",
             "appended",
             "Unauthenticated: Request had invalid authentication credentials. Expected OAuth 2 access token.",
+        ],
+    },
+    Fact {
+        source: "write-api.md 3.6 [PROD python #315, google-cloud-rust #6355]",
+        says: "a server that restarts aborts its calls and says so; another call goes on",
+        behaviour: Behaviour::RestartSaysSo,
+        script: || {
+            let mut w = World::new();
+            let (s, c) = (w.create(Type::Buffered), w.open());
+            let first = w.append(c, &s, Some(0), 1);
+            let outputs = w.machine.close_all(&Refusal::restarted());
+            let said = w.outputs(c, &outputs);
+            let c = w.open();
+            vec![first, said, w.append(c, &s, Some(1), 1)]
+        },
+        answers: &[
+            "at 0",
+            "ended Aborted: Closing the stream because server is restarted. This is expected and client is advised to \
+             reconnect.",
+            "at 1",
         ],
     },
 ];

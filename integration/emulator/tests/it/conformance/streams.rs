@@ -1,9 +1,11 @@
 //! Streams as things: creation, description, life, death (write-api.md 1.2, 2, 7.3).
 
 use bigquery_write_emulator::catalog::TableRef;
-use bigquery_write_emulator::machine::{Behaviour, MissingTable};
+use bigquery_write_emulator::machine::{Behaviour, CallMeta, MissingTable};
 use bigquery_write_emulator::schema::{Column, Kind, Mode};
-use bigquery_write_proto::wire::{WriteStreamView, write_stream::Type};
+use bigquery_write_proto::wire::{
+    CreateWriteStreamRequest, WriteStream, WriteStreamView, write_stream::Type,
+};
 
 use super::{DAY_MS, DEFAULT, Fact};
 use crate::world::{TABLE, World};
@@ -173,5 +175,79 @@ pub(super) const FACTS: &[Fact] = &[
             "InvalidArgument: Invalid table name: p.d.t",
             "ended InvalidArgument: Invalid stream name: nothing",
         ],
+    },
+    Fact {
+        source: "write-api.md 1.3 [PROD JIT, PY]",
+        says: "the default stream has a short name, which appends take as well",
+        behaviour: Behaviour::ShortDefaultName,
+        script: || {
+            let mut w = World::new();
+            let c = w.open();
+            let short = format!("{TABLE}/_default");
+            vec![w.append(c, &short, None, 2), w.append(c, DEFAULT, None, 1)]
+        },
+        answers: &["appended", "appended"],
+    },
+    Fact {
+        source: "write-api.md 1.2 [DOC P] (output only)",
+        says: "the name that the caller gives a new stream has no effect",
+        behaviour: Behaviour::ServerChoosesName,
+        script: || {
+            let mut w = World::new();
+            let request = CreateWriteStreamRequest {
+                parent: TABLE.to_owned(),
+                write_stream: Some(WriteStream {
+                    name: format!("{TABLE}/streams/mine"),
+                    r#type: Type::Buffered as i32,
+                    ..WriteStream::default()
+                }),
+            };
+            let reply = w
+                .machine
+                .create_write_stream(w.now, &CallMeta::default(), &request);
+            vec![w.unary(reply, |stream| stream.name.ends_with("/mine").to_string())]
+        },
+        answers: &["false"],
+    },
+    Fact {
+        source: "write-api.md 1.2 [PROD GIT]",
+        says: "the default stream is COMMITTED, without the times of its table",
+        behaviour: Behaviour::DefaultStreamHasNoTimes,
+        script: || {
+            let mut w = World::new();
+            let reply = w.get(DEFAULT, WriteStreamView::Basic as i32);
+            vec![w.unary(reply, |stream| {
+                format!(
+                    "{:?} {:?} {:?}",
+                    stream.r#type(),
+                    stream.create_time,
+                    stream.commit_time
+                )
+            })]
+        },
+        answers: &["Committed None None"],
+    },
+    Fact {
+        source: "write-api.md 1.2 [PROD GIT TestIntegration_ClientGetWriteStream]",
+        says: "a stream's location is its dataset's, in either view",
+        behaviour: Behaviour::LocationAnswered,
+        script: || {
+            let mut w = World::new();
+            w.table(
+                "u",
+                "europe-west3",
+                vec![Column::new("n", Kind::Int64, Mode::Nullable)],
+            );
+            w.machine.switches_mut().routing_header_required = false;
+            let mut said = Vec::new();
+            for name in [DEFAULT, "projects/p/datasets/europe_west3/tables/u/_default"] {
+                for view in [WriteStreamView::Basic, WriteStreamView::Full] {
+                    let reply = w.get(name, view as i32);
+                    said.push(w.unary(reply, |stream| stream.location.clone()));
+                }
+            }
+            said
+        },
+        answers: &["US", "US", "europe-west3", "europe-west3"],
     },
 ];

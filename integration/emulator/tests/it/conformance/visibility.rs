@@ -273,4 +273,108 @@ pub(super) const FACTS: &[Fact] = &[
             "InvalidArgument: Between 1 and 10000 streams can be committed, not 0.",
         ],
     },
+    Fact {
+        source: "write-api.md 2 [DOC]",
+        says: "rows of a COMMITTED stream are visible when they are acknowledged",
+        behaviour: Behaviour::CommittedVisibleAtOnce,
+        script: || {
+            let mut w = World::new();
+            let (s, c) = (w.create(Type::Committed), w.open());
+            vec![
+                w.append(c, &s, Some(0), 2),
+                format!("{:?}", w.visible()),
+                w.append(c, &s, Some(2), 1),
+                format!("{:?}", w.visible()),
+            ]
+        },
+        answers: &["at 0", "[0, 1]", "at 2", "[0, 1, 2]"],
+    },
+    Fact {
+        source: "write-api.md 2 [DOC]",
+        says: "rows of the default stream are visible when they are acknowledged",
+        behaviour: Behaviour::DefaultStreamVisibleAtOnce,
+        script: || {
+            let mut w = World::new();
+            let c = w.open();
+            vec![w.append(c, DEFAULT, None, 2), format!("{:?}", w.visible())]
+        },
+        answers: &["appended", "[0, 1]"],
+    },
+    Fact {
+        source: "write-api.md 2.3 [DOC G:managed_stream], [CLIENT BEAM-F]",
+        says: "finalizing shows nothing of a BUFFERED or PENDING stream; the tail is never visible",
+        behaviour: Behaviour::FinalizeShowsNothing,
+        script: || {
+            let mut w = World::new();
+            let mut said = Vec::new();
+            for kind in [Type::Buffered, Type::Pending] {
+                let (s, c) = (w.create(kind), w.open());
+                w.append(c, &s, None, 2);
+                said.push(w.finalize(&s));
+                said.push(format!("{:?}", w.visible()));
+            }
+            said
+        },
+        answers: &["finalized at 2", "[]", "finalized at 2", "[]"],
+    },
+    Fact {
+        source: "write-api.md 2.4 [CLIENT BEAM-C]",
+        says: "a second commit says that the first was done, and shows no row again",
+        behaviour: Behaviour::CommitsOnce,
+        script: || {
+            let mut w = World::new();
+            let (s, c) = (w.create(Type::Pending), w.open());
+            w.append(c, &s, Some(0), 2);
+            w.finalize(&s);
+            vec![w.commit(&[&s]), w.commit(&[&s]), format!("{:?}", w.visible())]
+        },
+        answers: &[
+            "committed",
+            "not committed; S1 STREAM_ALREADY_COMMITTED: Stream has already been committed",
+            "[0, 1]",
+        ],
+    },
+    Fact {
+        source: "write-api.md 2.4 [DOC P]",
+        says: "a PENDING stream is finalized before it is committed",
+        behaviour: Behaviour::CommitNeedsFinalize,
+        script: || {
+            let mut w = World::new();
+            let (s, c) = (w.create(Type::Pending), w.open());
+            w.append(c, &s, Some(0), 2);
+            vec![w.commit(&[&s]), format!("{:?}", w.visible())]
+        },
+        answers: &[
+            "not committed; S1 INVALID_STREAM_STATE: Stream is not finalized",
+            "[]",
+        ],
+    },
+    Fact {
+        source: "write-api.md 2.4, 3.1 [DOC P, google-cloud-rust #6900]",
+        says: "a commit that fails is an OK response with stream_errors for the bad streams alone, without commit_time",
+        behaviour: Behaviour::CommitErrorsInOk,
+        script: || {
+            let mut w = World::new();
+            let (good, bad) = (w.create(Type::Pending), w.create(Type::Pending));
+            w.finalize(&good);
+            vec![w.commit(&[&good, &bad])]
+        },
+        answers: &["not committed; S2 INVALID_STREAM_STATE: Stream is not finalized"],
+    },
+    Fact {
+        source: "write-api.md 2.4, 4 [DOC P, D:quotas]",
+        says: "a commit names at most 10,000 streams",
+        behaviour: Behaviour::CommitSizeLimited,
+        script: || {
+            let mut w = World::new();
+            let s = w.create(Type::Pending);
+            w.finalize(&s);
+            let names = vec![s.as_str(); 10_001];
+            vec![w.commit(&names), w.commit(&names[1..])]
+        },
+        answers: &[
+            "InvalidArgument: Between 1 and 10000 streams can be committed, not 10001.",
+            "committed",
+        ],
+    },
 ];
