@@ -2,17 +2,17 @@
 
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
-use tonic::transport::server::Connected;
 
 use crate::catalog::{CatalogError, DatasetRef, TableRef};
 use crate::faults::{FaultPlan, FaultPlanError, FaultReport};
@@ -22,7 +22,7 @@ use crate::query::{QueryError, QueryOutput, query};
 use crate::rest;
 use crate::schema::Schema;
 use crate::shared::{Clock, Shared, system_clock};
-use crate::tls::{TlsError, TlsFiles, TlsListener};
+use crate::tls::{Tls, TlsError, TlsFiles, TlsListener};
 
 /// Calls that are still open at shutdown get this long to end.
 const GRACE: Duration = Duration::from_secs(2);
@@ -75,14 +75,11 @@ pub enum StartError {
         /// The address.
         addr: SocketAddr,
         /// Why.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The certificate or its key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The gRPC server cannot be built.
-    #[error("cannot set up the gRPC server: {0}")]
-    Grpc(#[from] tonic::transport::Error),
     /// The fault plan contradicts itself.
     #[error(transparent)]
     Faults(#[from] FaultPlanError),
@@ -96,35 +93,26 @@ impl Emulator {
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let tls = config.tls.as_ref().map(TlsFiles::read).transpose()?;
         let handle = Handle::new(&config)?;
-        let router = handle.service.router(tls.as_ref().map(|tls| tls.tonic()))?;
         let (grpc, grpc_addr) = listen("gRPC", config.grpc).await?;
         let (http, http_addr) = listen("HTTP", config.http).await?;
         let (stop, stopped) = watch::channel(false);
         let serve_grpc = {
-            let stopped = wait(stopped.clone());
-            async move {
-                let served = router
-                    .serve_with_incoming_shutdown(TcpListenerStream::new(grpc), stopped)
-                    .await;
-                report("gRPC", served);
-            }
+            let (service, stopped) = (handle.service.clone(), wait(stopped.clone()));
+            let tls = tls.as_ref().map(Tls::grpc);
+            async move { service.serve(tls, tcp_connections(grpc), stopped).await }
         };
         let app = rest::router(handle.shared.clone());
         let serve_http = async move {
             match tls {
                 Some(tls) => {
-                    let listener = TlsListener::new(http, tls.rustls());
-                    report(
-                        "HTTP",
-                        axum::serve(listener, app)
-                            .with_graceful_shutdown(wait(stopped))
-                            .await,
-                    );
+                    let listener = TlsListener::new(http, tls.http());
+                    let served = axum::serve(listener, app).with_graceful_shutdown(wait(stopped));
+                    report("HTTP", served.await);
                 }
-                None => report(
-                    "HTTP",
-                    axum::serve(http, app).with_graceful_shutdown(wait(stopped)).await,
-                ),
+                None => {
+                    let served = axum::serve(http, app).with_graceful_shutdown(wait(stopped));
+                    report("HTTP", served.await);
+                }
             }
         };
         let servers = vec![tokio::spawn(serve_grpc), tokio::spawn(serve_http)];
@@ -189,24 +177,15 @@ impl Handle {
         })
     }
 
-    /// Serves the Storage Write API on connections of any kind (plaintext), until `stopped`.
-    ///
-    /// # Errors
-    /// What the transport reports.
-    pub async fn serve<I, IO, E>(
-        &self,
-        incoming: I,
-        stopped: impl Future<Output = ()> + Send,
-    ) -> Result<(), tonic::transport::Error>
+    /// Serves the Storage Write API on connections of any kind (plaintext), until `stopped` or until no more will
+    /// come; then waits for the calls on them. Dropping it cuts them.
+    pub async fn serve<I, IO, E>(&self, incoming: I, stopped: impl Future<Output = ()> + Send)
     where
         I: Stream<Item = Result<IO, E>> + Send,
-        IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
-        E: Into<Box<dyn std::error::Error + Send + Sync>> + Send,
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        E: fmt::Display + Send,
     {
-        self.service
-            .router(None)?
-            .serve_with_incoming_shutdown(incoming, stopped)
-            .await
+        self.service.serve(None, incoming, stopped).await;
     }
 
     /// The REST API, to be served elsewhere.
@@ -323,6 +302,21 @@ impl Handle {
         self.service.close_all(refusal);
     }
 
+    /// Sends GOAWAY on every open HTTP/2 connection: the calls on it go on, new ones need another connection.
+    pub fn go_away(&self) {
+        self.service.go_away();
+    }
+
+    /// Cuts every open HTTP/2 connection, as a failing network does.
+    pub fn cut(&self) {
+        self.service.cut();
+    }
+
+    /// How many HTTP/2 connections are open; each may carry many calls.
+    pub fn transports(&self) -> usize {
+        self.service.connections()
+    }
+
     /// The machine and the clock themselves.
     pub fn shared(&self) -> &Shared {
         &self.shared
@@ -358,6 +352,20 @@ async fn listen(what: &'static str, addr: SocketAddr) -> Result<(TcpListener, So
     let listener = TcpListener::bind(addr).await.map_err(bind)?;
     let bound = listener.local_addr().map_err(bind)?;
     Ok((listener, bound))
+}
+
+/// The connections that come to a listener.
+fn tcp_connections(listener: TcpListener) -> impl Stream<Item = io::Result<TcpStream>> {
+    TcpListenerStream::new(listener).then(|accepted| async move {
+        match accepted {
+            Ok(connection) => connection.set_nodelay(true).map(|()| connection),
+            Err(error) => {
+                // Out of file descriptors, most likely: do not spin.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                Err(error)
+            }
+        }
+    })
 }
 
 async fn wait(mut stopped: watch::Receiver<bool>) {

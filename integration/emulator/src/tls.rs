@@ -11,10 +11,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-use tonic::transport::{Identity, ServerTlsConfig};
 
 /// A client gets this long to shake hands.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// PEM files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,9 +52,8 @@ pub enum TlsError {
 
 /// Both servers' settings.
 pub(crate) struct Tls {
-    cert: Vec<u8>,
-    key: Vec<u8>,
-    http: Arc<rustls::ServerConfig>,
+    grpc: TlsAcceptor,
+    http: TlsAcceptor,
 }
 
 impl TlsFiles {
@@ -70,30 +68,29 @@ impl TlsFiles {
             .map_err(pem(&self.cert, "certificate"))?;
         let private = PrivateKeyDer::from_pem_slice(&key).map_err(pem(&self.key, "private key"))?;
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut http = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+        let config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_single_cert(chain, private)?;
-        http.alpn_protocols = vec![b"http/1.1".to_vec()];
-        // tonic takes the process's provider; if one is installed already, it stays.
-        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+        let speaking = |protocol: &[u8]| {
+            let mut config = config.clone();
+            config.alpn_protocols = vec![protocol.to_vec()];
+            TlsAcceptor::from(Arc::new(config))
+        };
         Ok(Tls {
-            cert,
-            key,
-            http: Arc::new(http),
+            grpc: speaking(b"h2"),
+            http: speaking(b"http/1.1"),
         })
     }
 }
 
 impl Tls {
-    pub(crate) fn tonic(&self) -> ServerTlsConfig {
-        ServerTlsConfig::new()
-            .identity(Identity::from_pem(&self.cert, &self.key))
-            .timeout(HANDSHAKE)
+    pub(crate) fn grpc(&self) -> TlsAcceptor {
+        self.grpc.clone()
     }
 
-    pub(crate) fn rustls(self) -> Arc<rustls::ServerConfig> {
-        self.http
+    pub(crate) fn http(&self) -> TlsAcceptor {
+        self.http.clone()
     }
 }
 
@@ -104,11 +101,8 @@ pub(crate) struct TlsListener {
 }
 
 impl TlsListener {
-    pub(crate) fn new(tcp: TcpListener, config: Arc<rustls::ServerConfig>) -> Self {
-        Self {
-            tcp,
-            acceptor: TlsAcceptor::from(config),
-        }
+    pub(crate) fn new(tcp: TcpListener, acceptor: TlsAcceptor) -> Self {
+        Self { tcp, acceptor }
     }
 }
 

@@ -24,13 +24,13 @@ use tonic::{Code, Request, Status, Streaming};
 
 use crate::world::{TABLE, ints, request};
 
-type Client = BigQueryWriteClient<Channel>;
+pub(crate) type Client = BigQueryWriteClient<Channel>;
 
 fn table() -> TableRef {
     TableRef::new("p", "d", "t")
 }
 
-fn prepare(handle: &Handle) {
+pub(crate) fn prepare(handle: &Handle) {
     handle.create_dataset(&DatasetRef::new("p", "d"), "").unwrap();
     let schema = Schema {
         columns: vec![Column::new("n", Kind::Int64, Mode::Nullable)],
@@ -56,7 +56,7 @@ async fn connect(emulator: &Emulator) -> Result<Client, tonic::transport::Error>
     endpoint.connect().await.map(Client::new)
 }
 
-async fn create(client: &mut Client) -> String {
+pub(crate) async fn create(client: &mut Client) -> String {
     let write_stream = Some(WriteStream {
         r#type: Type::Buffered as i32,
         ..WriteStream::default()
@@ -73,7 +73,7 @@ async fn create(client: &mut Client) -> String {
         .name
 }
 
-async fn flush(client: &mut Client, stream: &str, offset: i64) -> Result<i64, Status> {
+pub(crate) async fn flush(client: &mut Client, stream: &str, offset: i64) -> Result<i64, Status> {
     let request = FlushRowsRequest {
         write_stream: stream.to_owned(),
         offset: Some(offset),
@@ -85,12 +85,12 @@ async fn flush(client: &mut Client, stream: &str, offset: i64) -> Result<i64, St
 }
 
 /// An open call.
-struct Call {
-    requests: mpsc::Sender<AppendRowsRequest>,
-    answers: Streaming<AppendRowsResponse>,
+pub(crate) struct Call {
+    pub(crate) requests: mpsc::Sender<AppendRowsRequest>,
+    pub(crate) answers: Streaming<AppendRowsResponse>,
 }
 
-async fn open(client: &mut Client) -> Call {
+pub(crate) async fn open(client: &mut Client) -> Call {
     let (requests, sent) = mpsc::channel(100);
     let answers = client
         .append_rows(ReceiverStream::new(sent))
@@ -101,14 +101,14 @@ async fn open(client: &mut Client) -> Call {
 }
 
 impl Call {
-    async fn send(&self, stream: &str, offset: i64, from: i64, rows: usize) {
+    pub(crate) async fn send(&self, stream: &str, offset: i64, from: i64, rows: usize) {
         self.requests
             .send(request(stream, Some(offset), &ints(from, rows)))
             .await
             .unwrap();
     }
 
-    async fn answer(&mut self) -> Result<Option<i64>, Status> {
+    pub(crate) async fn answer(&mut self) -> Result<Option<i64>, Status> {
         match self.answers.message().await?.and_then(|answer| answer.response) {
             Some(Response::AppendResult(result)) => Ok(result.offset),
             Some(Response::Error(error)) => Err(Status::new(Code::from_i32(error.code), error.message)),
@@ -117,7 +117,7 @@ impl Call {
     }
 }
 
-fn visible(handle: &Handle) -> Vec<i64> {
+pub(crate) fn visible(handle: &Handle) -> Vec<i64> {
     handle
         .rows(&table())
         .unwrap()

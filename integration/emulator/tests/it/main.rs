@@ -10,4 +10,5 @@ mod grpc;
 mod malformed;
 mod model;
 mod rows;
+mod sever;
 mod world;

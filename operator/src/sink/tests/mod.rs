@@ -301,8 +301,7 @@ fn pipes(handle: &Handle, options: &SinkOptions) -> Transport {
     tokio::spawn(async move {
         server
             .serve(ReceiverStream::new(accepted), std::future::pending())
-            .await
-            .unwrap();
+            .await;
     });
     let connector = tower::service_fn(move |_: http::Uri| {
         let accept = accept.clone();
