@@ -7,7 +7,7 @@ use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
 use serde_json::{Map, Value};
 
-use crate::schema::Schema;
+use crate::schema::{Schema, SchemaError};
 
 /// Milliseconds since 1970-01-01 UTC.
 pub type Millis = i64;
@@ -92,6 +92,9 @@ pub enum CatalogError {
     /// Rows that do not have the table's canonical Arrow schema.
     #[error("the rows do not have the columns of {0}")]
     WrongColumns(Entity),
+    /// 400 `invalid`: a schema that BigQuery refuses.
+    #[error(transparent)]
+    InvalidSchema(#[from] SchemaError),
     /// 400 `invalid`.
     #[error("Invalid {what} ID \"{id}\". {rule}")]
     InvalidName {
@@ -176,7 +179,7 @@ impl Catalog {
     /// Creates an empty table.
     ///
     /// # Errors
-    /// `AlreadyExists`, `NotFound` (the dataset), `InvalidName`.
+    /// `AlreadyExists`, `NotFound` (the dataset), `InvalidName`, `InvalidSchema`.
     pub fn create_table(
         &mut self,
         name: &TableRef,
@@ -185,6 +188,7 @@ impl Catalog {
         now: Millis,
     ) -> Result<&Table, CatalogError> {
         check_table_id(&name.table)?;
+        schema.check()?;
         if self
             .dataset(&name.dataset_ref())?
             .tables

@@ -24,6 +24,7 @@ mod query;
 mod rest;
 mod rows;
 mod tls;
+mod values;
 
 pub use emulator::{Config, Emulator, Handle, StartError};
 pub use query::{QUERY_TIME_LIMIT, QueryError, QueryOutput};

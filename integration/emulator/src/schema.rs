@@ -4,8 +4,12 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, SchemaRef, TimeUnit};
 
+use crate::values::{interval, picoseconds, range};
+
+mod check;
 mod wire;
 
+pub use check::SchemaError;
 pub use wire::WireSchemaError;
 
 /// Columns in order.
@@ -71,12 +75,29 @@ pub enum Kind {
     Datetime,
     /// TIMESTAMP, µs.
     Timestamp,
+    /// TIMESTAMP(12): picoseconds.
+    TimestampPicoseconds,
+    /// INTERVAL.
+    Interval,
+    /// RANGE.
+    Range(RangeElement),
     /// JSON.
     Json,
     /// GEOGRAPHY, as WKT or GeoJSON text.
     Geography,
     /// STRUCT.
     Struct(Vec<Column>),
+}
+
+/// What a RANGE is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeElement {
+    /// RANGE<DATE>.
+    Date,
+    /// RANGE<DATETIME>.
+    Datetime,
+    /// RANGE<TIMESTAMP>.
+    Timestamp,
 }
 
 /// Mode of a column.
@@ -146,6 +167,9 @@ impl Kind {
             Self::Time => DataType::Time64(TimeUnit::Microsecond),
             Self::Datetime => DataType::Timestamp(TimeUnit::Microsecond, None),
             Self::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            Self::TimestampPicoseconds => picoseconds::DATA_TYPE,
+            Self::Interval => interval::data_type(),
+            Self::Range(element) => range::data_type(*element),
             Self::Struct(columns) => DataType::Struct(fields(columns)),
         }
     }
@@ -163,10 +187,37 @@ impl Kind {
             Self::Date => "DATE",
             Self::Time => "TIME",
             Self::Datetime => "DATETIME",
-            Self::Timestamp => "TIMESTAMP",
+            Self::Timestamp | Self::TimestampPicoseconds => "TIMESTAMP",
+            Self::Interval => "INTERVAL",
+            Self::Range(_) => "RANGE",
             Self::Json => "JSON",
             Self::Geography => "GEOGRAPHY",
             Self::Struct(_) => "STRUCT",
+        }
+    }
+}
+
+impl From<RangeElement> for Kind {
+    fn from(element: RangeElement) -> Self {
+        match element {
+            RangeElement::Date => Self::Date,
+            RangeElement::Datetime => Self::Datetime,
+            RangeElement::Timestamp => Self::Timestamp,
+        }
+    }
+}
+
+impl TryFrom<&Kind> for RangeElement {
+    type Error = ();
+
+    /// # Errors
+    /// There is no RANGE of that type.
+    fn try_from(kind: &Kind) -> Result<Self, ()> {
+        match kind {
+            Kind::Date => Ok(Self::Date),
+            Kind::Datetime => Ok(Self::Datetime),
+            Kind::Timestamp => Ok(Self::Timestamp),
+            _ => Err(()),
         }
     }
 }

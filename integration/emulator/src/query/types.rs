@@ -5,15 +5,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
+use arrow_array::types::{IntervalMonthDayNano, IntervalMonthDayNanoType};
 use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, RecordBatchOptions, StructArray, UInt64Array};
 use arrow_buffer::OffsetBuffer;
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, IntervalUnit, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
 
 use crate::query::QueryError;
 use crate::schema::{Column, Kind, Mode, Schema};
+use crate::values::interval::{self, Interval};
+use crate::values::{picoseconds, range};
 
 /// Field metadata that carries what Arrow's type does not say. DataFusion hands it on with the column.
 const TAG: &str = "bigquery.type";
@@ -138,6 +141,7 @@ fn kind(field: &Field) -> Result<Kind, String> {
         DataType::Null => Kind::Int64,
         other if other.is_integer() => Kind::Int64,
         other if other.is_floating() => Kind::Float64,
+        picoseconds if *picoseconds == picoseconds::DATA_TYPE => Kind::TimestampPicoseconds,
         DataType::Decimal128(..) => Kind::Numeric {
             precision: None,
             scale: None,
@@ -160,12 +164,17 @@ fn kind(field: &Field) -> Result<Kind, String> {
         DataType::Time32(_) | DataType::Time64(_) => Kind::Time,
         DataType::Timestamp(_, None) => Kind::Datetime,
         DataType::Timestamp(_, Some(_)) => Kind::Timestamp,
-        DataType::Struct(fields) => Kind::Struct(
-            fields
-                .iter()
-                .map(|field| column(field).map_err(|error| error.to_string()))
-                .collect::<Result<_, _>>()?,
-        ),
+        DataType::Interval(_) => Kind::Interval,
+        DataType::Struct(fields) if interval::is(fields) => Kind::Interval,
+        DataType::Struct(fields) => match range::element(fields) {
+            Some(element) => Kind::Range(element),
+            None => Kind::Struct(
+                fields
+                    .iter()
+                    .map(|field| column(field).map_err(|error| error.to_string()))
+                    .collect::<Result<_, _>>()?,
+            ),
+        },
         DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => {
             return Err("ARRAY of ARRAY".to_owned());
         }
@@ -194,8 +203,24 @@ fn conform(array: &ArrayRef, column: &Column) -> Result<ArrayRef, QueryError> {
                 StructArray::try_new(fields, children, nulls).map_err(invalid)?,
             ))
         }
+        Kind::Interval if matches!(array.data_type(), DataType::Interval(_)) => conform_interval(array),
         kind => cast(array, &kind.arrow()),
     }
+}
+
+/// What the engine computes as an interval is one of Arrow's.
+fn conform_interval(array: &ArrayRef) -> Result<ArrayRef, QueryError> {
+    let array = cast(array, &DataType::Interval(IntervalUnit::MonthDayNano))?;
+    let value = |value: IntervalMonthDayNano| {
+        let micros = value.nanoseconds / 1_000;
+        Interval::new(value.months.into(), value.days.into(), micros)
+            .ok_or_else(|| QueryError::Invalid("INTERVAL value is out of range".to_owned()))
+    };
+    let values = array.as_primitive::<IntervalMonthDayNanoType>().iter();
+    let values = values
+        .map(|given| given.map(value).transpose())
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(Arc::new(interval::array(values)))
 }
 
 /// An ARRAY: NULL becomes empty, as in BigQuery's results, and a NULL element is an error.
@@ -265,9 +290,13 @@ fn invalid(error: ArrowError) -> QueryError {
 #[cfg(test)]
 mod tests {
     use arrow_array::types::Int32Type;
-    use arrow_array::{Decimal128Array, Int64Array, NullArray, StringViewArray, TimestampNanosecondArray};
+    use arrow_array::{
+        Decimal128Array, Int64Array, IntervalMonthDayNanoArray, NullArray, StringViewArray,
+        TimestampNanosecondArray,
+    };
 
     use super::*;
+    use crate::schema::RangeElement;
 
     fn result(arrays: Vec<(&str, ArrayRef)>) -> Result<(Schema, RecordBatch), QueryError> {
         let arrays = arrays.into_iter().map(|(name, array)| (name, array, true));
@@ -332,6 +361,32 @@ mod tests {
             error,
             "Array cannot have a null element; error in writing field list"
         );
+    }
+
+    #[test]
+    fn the_three_youngest_types_come_back_as_they_are() {
+        let columns = vec![
+            Column::new("i", Kind::Interval, Mode::Repeated),
+            Column::new("r", Kind::Range(RangeElement::Timestamp), Mode::Nullable),
+            Column::new("p", Kind::TimestampPicoseconds, Mode::Nullable),
+        ];
+        let inner = Column::new("s", Kind::Struct(columns.clone()), Mode::Nullable);
+        let columns = [columns, vec![inner]].concat();
+        assert_eq!(result_schema(&tagged(&columns)), Ok(Schema { columns }));
+    }
+
+    #[test]
+    fn an_interval_of_the_engine_becomes_bigquerys() {
+        let value = |months, nanos| Some(IntervalMonthDayNano::new(months, -2, nanos));
+        let array = IntervalMonthDayNanoArray::from(vec![value(14, 90_000_001_000), None]);
+        let (schema, rows) = result(vec![("i", Arc::new(array))]).unwrap();
+        assert_eq!(schema.columns, [Column::new("i", Kind::Interval, Mode::Nullable)]);
+        let rows = rows.column(0).as_struct();
+        assert_eq!(interval::at(rows, 0).to_string(), "1-2 -2 0:1:30.000001");
+        assert!(rows.is_null(1));
+        let array = IntervalMonthDayNanoArray::from(vec![value(120_001, 0)]);
+        let error = result(vec![("i", Arc::new(array))]).unwrap_err().to_string();
+        assert_eq!(error, "INTERVAL value is out of range");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::catalog::CatalogError;
 use crate::query::QueryError;
+use crate::schema::SchemaError;
 
 /// A refused call: HTTP status, Google's reason, and the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,8 +80,16 @@ impl From<CatalogError> for ApiError {
             CatalogError::AlreadyExists(_) => Self::new(409, "duplicate", message),
             CatalogError::NotFound(_) => Self::new(404, "notFound", message),
             CatalogError::InUse(_) => Self::new(400, "resourceInUse", message),
-            CatalogError::InvalidName { .. } | CatalogError::WrongColumns(_) => Self::invalid(message),
+            CatalogError::InvalidName { .. }
+            | CatalogError::InvalidSchema(_)
+            | CatalogError::WrongColumns(_) => Self::invalid(message),
         }
+    }
+}
+
+impl From<SchemaError> for ApiError {
+    fn from(error: SchemaError) -> Self {
+        Self::invalid(error.to_string())
     }
 }
 

@@ -3,32 +3,18 @@
 use serde_json::{Map, Value, json};
 
 use crate::rest::error::ApiError;
-use crate::schema::{Column, Kind, Mode, Schema};
-
-/// Nesting that BigQuery allows for STRUCT columns.
-const DEEPEST: usize = 15;
-/// Columns and nested fields that BigQuery allows in one table.
-const MOST_FIELDS: usize = 10_000;
-/// Prefixes of names that BigQuery keeps for itself (reports.md 77).
-const RESERVED: [&str; 6] = [
-    "_PARTITION",
-    "_TABLE_",
-    "_FILE_",
-    "_ROW_TIMESTAMP",
-    "__ROOT__",
-    "_COLIDENTIFIER",
-];
+use crate::schema::{Column, Kind, Mode, RangeElement, Schema};
 
 /// Reads `{"fields": [...]}`; both spellings of each type are accepted.
 ///
 /// # Errors
 /// 400 `invalid` that names the field.
 pub(crate) fn read_schema(json: &Value) -> Result<Schema, ApiError> {
-    let mut left = MOST_FIELDS;
     let fields = json.get("fields").unwrap_or(&Value::Null);
-    Ok(Schema {
-        columns: read_fields(fields, "", DEEPEST, &mut left)?,
-    })
+    let columns = read_fields(fields, "")?;
+    let schema = Schema { columns };
+    schema.check()?;
+    Ok(schema)
 }
 
 /// Writes `{"fields": [...]}` with REST's type names (INTEGER, FLOAT, BOOLEAN, RECORD).
@@ -36,30 +22,16 @@ pub(crate) fn write_schema(schema: &Schema) -> Value {
     json!({ "fields": write_fields(&schema.columns) })
 }
 
-fn read_fields(json: &Value, within: &str, depth: usize, left: &mut usize) -> Result<Vec<Column>, ApiError> {
-    let fields = match json {
-        Value::Null => return Ok(Vec::new()),
-        Value::Array(fields) => fields,
-        _ => return Err(ApiError::invalid("Invalid schema: fields must be an array")),
-    };
-    let mut columns: Vec<Column> = Vec::with_capacity(fields.len().min(*left));
-    for field in fields {
-        *left = left.checked_sub(1).ok_or_else(|| {
-            ApiError::invalid(format!("Too many total leaf fields: the most is {MOST_FIELDS}"))
-        })?;
-        let column = read_field(field, within, depth, left)?;
-        if columns.iter().any(|other| other.is_named(&column.name)) {
-            let path = path(within, &column.name);
-            return Err(ApiError::invalid(format!("Duplicate field name: {path}")));
-        }
-        columns.push(column);
+fn read_fields(json: &Value, within: &str) -> Result<Vec<Column>, ApiError> {
+    match json {
+        Value::Null => Ok(Vec::new()),
+        Value::Array(fields) => fields.iter().map(|field| read_field(field, within)).collect(),
+        _ => Err(ApiError::invalid("Invalid schema: fields must be an array")),
     }
-    Ok(columns)
 }
 
-fn read_field(json: &Value, within: &str, depth: usize, left: &mut usize) -> Result<Column, ApiError> {
+fn read_field(json: &Value, within: &str) -> Result<Column, ApiError> {
     let name = text(json, "name").unwrap_or_default();
-    check_name(name, within)?;
     let path = path(within, name);
     let mode = match text(json, "mode").unwrap_or("").to_ascii_uppercase().as_str() {
         "" | "NULLABLE" => Mode::Nullable,
@@ -74,14 +46,14 @@ fn read_field(json: &Value, within: &str, depth: usize, left: &mut usize) -> Res
     let default = text(json, "defaultValueExpression").filter(|sql| !sql.is_empty());
     Ok(Column {
         name: name.to_owned(),
-        kind: read_kind(json, &path, depth, left)?,
+        kind: read_kind(json, &path)?,
         mode,
         description: text(json, "description").unwrap_or_default().to_owned(),
         default_value_expression: default.map(str::to_owned),
     })
 }
 
-fn read_kind(json: &Value, path: &str, depth: usize, left: &mut usize) -> Result<Kind, ApiError> {
+fn read_kind(json: &Value, path: &str) -> Result<Kind, ApiError> {
     let name = text(json, "type").unwrap_or_default();
     let digits = |key| -> Result<Option<u8>, ApiError> {
         let number = number(json, key, path)?;
@@ -94,12 +66,10 @@ fn read_kind(json: &Value, path: &str, depth: usize, left: &mut usize) -> Result
         "FLOAT64" | "FLOAT" => Kind::Float64,
         "NUMERIC" => {
             let (precision, scale) = (digits("precision")?, digits("scale")?);
-            check_digits(precision, scale, 29, 9, path)?;
             Kind::Numeric { precision, scale }
         }
         "BIGNUMERIC" => {
             let (precision, scale) = (digits("precision")?, digits("scale")?);
-            check_digits(precision, scale, 38, 38, path)?;
             Kind::BigNumeric { precision, scale }
         }
         "STRING" => Kind::String {
@@ -111,10 +81,19 @@ fn read_kind(json: &Value, path: &str, depth: usize, left: &mut usize) -> Result
         "DATE" => Kind::Date,
         "TIME" => Kind::Time,
         "DATETIME" => Kind::Datetime,
-        "TIMESTAMP" => Kind::Timestamp,
+        "TIMESTAMP" => match number(json, "timestampPrecision", path)? {
+            None | Some(6) => Kind::Timestamp,
+            Some(12) => Kind::TimestampPicoseconds,
+            Some(_) => {
+                let text = format!("Invalid timestampPrecision for field {path}: it must be 6 or 12");
+                return Err(ApiError::invalid(text));
+            }
+        },
+        "INTERVAL" => Kind::Interval,
+        "RANGE" => Kind::Range(read_element(json, path)?),
         "JSON" => Kind::Json,
         "GEOGRAPHY" => Kind::Geography,
-        "STRUCT" | "RECORD" => Kind::Struct(read_struct(json, path, depth, left)?),
+        "STRUCT" | "RECORD" => Kind::Struct(read_fields(json.get("fields").unwrap_or(&Value::Null), path)?),
         "" => return Err(ApiError::invalid(format!("Field {path} has no type"))),
         _ => {
             let text = format!("Invalid value for type: {name} is not a valid value (field {path})");
@@ -123,55 +102,21 @@ fn read_kind(json: &Value, path: &str, depth: usize, left: &mut usize) -> Result
     })
 }
 
-fn read_struct(json: &Value, path: &str, depth: usize, left: &mut usize) -> Result<Vec<Column>, ApiError> {
-    let Some(depth) = depth.checked_sub(1) else {
-        let text = format!("Field {path} is nested too deep: the most is {DEEPEST} levels");
-        return Err(ApiError::invalid(text));
-    };
-    let columns = read_fields(json.get("fields").unwrap_or(&Value::Null), path, depth, left)?;
-    if columns.is_empty() {
-        let text = format!("Field {path} is type RECORD but has no schema");
-        return Err(ApiError::invalid(text));
+/// `"rangeElementType": {"type": "DATE"}`.
+fn read_element(json: &Value, path: &str) -> Result<RangeElement, ApiError> {
+    let element = json.get("rangeElementType").unwrap_or(&Value::Null);
+    match text(element, "type")
+        .unwrap_or_default()
+        .to_ascii_uppercase()
+        .as_str()
+    {
+        "DATE" => Ok(RangeElement::Date),
+        "DATETIME" => Ok(RangeElement::Datetime),
+        "TIMESTAMP" => Ok(RangeElement::Timestamp),
+        _ => Err(ApiError::invalid(format!(
+            "Invalid rangeElementType for field {path}: it must be DATE, DATETIME or TIMESTAMP"
+        ))),
     }
-    Ok(columns)
-}
-
-fn check_name(name: &str, within: &str) -> Result<(), ApiError> {
-    let forbidden = |c: char| c.is_control() || "!\"$()*,./;?@[\\]^`{}~".contains(c);
-    if name.is_empty() || name.chars().count() > 300 || name.chars().any(forbidden) {
-        let path = path(within, name);
-        let rule = "Fields must contain only letters, numbers, and underscores (or one of the characters \
-                    that flexible column names allow), be at most 300 characters long, and not be empty";
-        return Err(ApiError::invalid(format!(
-            "Invalid field name \"{path}\". {rule}."
-        )));
-    }
-    let upper = name.to_ascii_uppercase();
-    if RESERVED.iter().any(|prefix| upper.starts_with(prefix)) {
-        let path = path(within, name);
-        let rule = "Field names are not allowed to start with the (case-insensitive) prefixes _PARTITION, _TABLE_, _FILE_, \
-                    _ROW_TIMESTAMP, __ROOT__ and _COLIDENTIFIER";
-        return Err(ApiError::invalid(format!(
-            "Invalid field name \"{path}\". {rule}"
-        )));
-    }
-    Ok(())
-}
-
-/// `NUMERIC(P, S)`: S up to `most_scale`, and at most `most_whole` digits before the point.
-fn check_digits(
-    precision: Option<u8>,
-    scale: Option<u8>,
-    most_whole: u8,
-    most_scale: u8,
-    path: &str,
-) -> Result<(), ApiError> {
-    let good = match (precision, scale.unwrap_or(0)) {
-        (None, _) => scale.is_none(),
-        (Some(p), s) => s <= most_scale && p >= s.max(1) && p - s <= most_whole,
-    };
-    let text = || format!("Invalid precision or scale for field {path}");
-    good.then_some(()).ok_or_else(|| ApiError::invalid(text()))
 }
 
 fn write_fields(columns: &[Column]) -> Value {
@@ -196,6 +141,11 @@ fn write_field(column: &Column) -> Value {
         }
         Kind::String { max_length } | Kind::Bytes { max_length } => put("maxLength", max_length.map(text)),
         Kind::Struct(columns) => put("fields", Some(write_fields(columns))),
+        Kind::TimestampPicoseconds => put("timestampPrecision", Some(text(12))),
+        Kind::Range(element) => {
+            let element = Kind::from(*element).sql_name();
+            put("rangeElementType", Some(json!({ "type": element })));
+        }
         _ => {}
     }
     put(
@@ -287,6 +237,11 @@ mod tests {
             Kind::Timestamp,
             Kind::Json,
             Kind::Geography,
+            Kind::TimestampPicoseconds,
+            Kind::Interval,
+            Kind::Range(RangeElement::Date),
+            Kind::Range(RangeElement::Datetime),
+            Kind::Range(RangeElement::Timestamp),
             Kind::Struct(nested),
         ];
         let modes = [Mode::Nullable, Mode::Required, Mode::Repeated];
@@ -364,15 +319,43 @@ mod tests {
                 "Invalid maxLength for field a",
             ),
             (deep, "is nested too deep: the most is 15 levels"),
+            (
+                json!({ "name": "a", "type": "RANGE", "rangeElementType": { "type": "INTEGER" } }),
+                "Invalid rangeElementType for field a: it must be DATE, DATETIME or TIMESTAMP",
+            ),
+            (
+                json!({ "name": "a", "type": "RANGE" }),
+                "Invalid rangeElementType for field a: it must be DATE, DATETIME or TIMESTAMP",
+            ),
+            (
+                json!({ "name": "a", "type": "TIMESTAMP", "timestampPrecision": "9" }),
+                "Invalid timestampPrecision for field a: it must be 6 or 12",
+            ),
         ] {
             let error = read_schema(&json!({ "fields": [field] })).unwrap_err();
             assert_eq!((error.code, error.reason), (400, "invalid"), "{text}");
             assert!(error.message.contains(text), "{}", error.message);
         }
-        let twice = json!({ "fields": [{ "name": "a", "type": "BOOL" }, { "name": "A", "type": "BOOL" }] });
+    }
+
+    #[test]
+    fn the_three_youngest_types_are_written_as_google_does() {
+        let columns = vec![
+            Column::new("i", Kind::Interval, Mode::Nullable),
+            Column::new("r", Kind::Range(RangeElement::Datetime), Mode::Repeated),
+            Column::new("p", Kind::TimestampPicoseconds, Mode::Required),
+            Column::new("t", Kind::Timestamp, Mode::Nullable),
+        ];
         assert_eq!(
-            read_schema(&twice).unwrap_err().message,
-            "Duplicate field name: A"
+            write_schema(&Schema { columns }),
+            json!({ "fields": [
+                { "name": "i", "type": "INTERVAL", "mode": "NULLABLE" },
+                { "name": "r", "type": "RANGE", "mode": "REPEATED", "rangeElementType": { "type": "DATETIME" } },
+                { "name": "p", "type": "TIMESTAMP", "mode": "REQUIRED", "timestampPrecision": "12" },
+                { "name": "t", "type": "TIMESTAMP", "mode": "NULLABLE" },
+            ] })
         );
+        let micros = json!({ "fields": [{ "name": "t", "type": "TIMESTAMP", "timestampPrecision": 6 }] });
+        assert_eq!(read_schema(&micros).unwrap().columns[0].kind, Kind::Timestamp);
     }
 }

@@ -5,13 +5,14 @@ use arrow_array::types::{
     Date32Type, Decimal128Type, Decimal256Type, Float64Type, Int64Type, Time64MicrosecondType,
     TimestampMicrosecondType,
 };
-use arrow_array::{Array, RecordBatch};
-use arrow_schema::{DataType, TimeUnit};
+use arrow_array::{Array, RecordBatch, StructArray};
+use arrow_schema::{DataType, Fields, TimeUnit};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, NaiveDate, NaiveTime, TimeDelta};
 
 use crate::rest::error::ApiError;
+use crate::values::{interval, picoseconds, range};
 
 /// Encoded bytes after which a page ends, so that a reader of a large table needs several.
 const PAGE_BYTES: usize = 10 << 20;
@@ -126,7 +127,9 @@ fn write_value(
         return Ok(());
     }
     match array.data_type() {
-        DataType::Struct(_) => return write_row(out, array.as_struct().columns(), row, format),
+        DataType::Struct(fields) if !is_scalar(fields) => {
+            return write_row(out, array.as_struct().columns(), row, format);
+        }
         DataType::List(_) => {
             let items = array.as_list::<i32>().value(row);
             out.push('[');
@@ -156,6 +159,11 @@ fn scalar(array: &dyn Array, row: usize, format: TimestampFormat) -> Option<Stri
         DataType::Boolean => array.as_boolean().value(row).to_string(),
         DataType::Int64 => array.as_primitive::<Int64Type>().value(row).to_string(),
         DataType::Float64 => float_text(array.as_primitive::<Float64Type>().value(row)),
+        picoseconds if *picoseconds == picoseconds::DATA_TYPE => {
+            picoseconds_text(array.as_primitive::<Decimal128Type>().value(row), format)?
+        }
+        DataType::Struct(fields) if interval::is(fields) => interval::at(array.as_struct(), row).to_string(),
+        DataType::Struct(_) => range_text(array.as_struct(), row, format)?,
         DataType::Decimal128(_, scale) => decimal_text(
             &array.as_primitive::<Decimal128Type>().value(row).to_string(),
             *scale,
@@ -169,17 +177,52 @@ fn scalar(array: &dyn Array, row: usize, format: TimestampFormat) -> Option<Stri
         DataType::Time64(TimeUnit::Microsecond) => {
             time_text(array.as_primitive::<Time64MicrosecondType>().value(row))?
         }
-        DataType::Timestamp(TimeUnit::Microsecond, zone) => {
-            let micros = array.as_primitive::<TimestampMicrosecondType>().value(row);
-            match (zone, format) {
-                (None, _) => datetime_text(micros)?,
-                (Some(_), TimestampFormat::Int64) => micros.to_string(),
-                (Some(_), TimestampFormat::Float64) => seconds_text(micros),
-                (Some(_), TimestampFormat::Iso8601) => format!("{}Z", datetime_text(micros)?),
-            }
+        DataType::Timestamp(TimeUnit::Microsecond, None) => {
+            datetime_text(array.as_primitive::<TimestampMicrosecondType>().value(row))?
         }
+        DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => timestamp_text(
+            array.as_primitive::<TimestampMicrosecondType>().value(row),
+            format,
+        )?,
         _ => return None,
     })
+}
+
+/// Whether a struct of these fields is one value, not a STRUCT.
+fn is_scalar(fields: &Fields) -> bool {
+    interval::is(fields) || range::element(fields).is_some()
+}
+
+/// `[2020-01-01, UNBOUNDED)`. The bounds of a RANGE<TIMESTAMP> are written as TIMESTAMPs are (Python's client reads
+/// them so).
+fn range_text(array: &StructArray, row: usize, format: TimestampFormat) -> Option<String> {
+    let bound = |column: usize| match array.column(column) {
+        bounds if bounds.is_null(row) => Some("UNBOUNDED".to_owned()),
+        bounds => scalar(bounds, row, format),
+    };
+    Some(format!("[{}, {})", bound(0)?, bound(1)?))
+}
+
+fn timestamp_text(micros: i64, format: TimestampFormat) -> Option<String> {
+    Some(match format {
+        TimestampFormat::Int64 => micros.to_string(),
+        TimestampFormat::Float64 => seconds_text(micros),
+        TimestampFormat::Iso8601 => format!("{}Z", datetime_text(micros)?),
+    })
+}
+
+/// All twelve digits in ISO 8601; the older formats end at microseconds.
+fn picoseconds_text(picos: i128, format: TimestampFormat) -> Option<String> {
+    if format != TimestampFormat::Iso8601 {
+        return timestamp_text(
+            i64::try_from(picos.div_euclid(picoseconds::MICROSECOND)).ok()?,
+            format,
+        );
+    }
+    let seconds = i64::try_from(picos.div_euclid(picoseconds::SECOND)).ok()?;
+    let when = DateTime::from_timestamp(seconds, 0)?;
+    let fraction = picos.rem_euclid(picoseconds::SECOND);
+    Some(format!("{}.{fraction:012}Z", when.format("%Y-%m-%dT%H:%M:%S")))
 }
 
 /// `text` as a JSON string.
@@ -291,6 +334,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::schema::RangeElement;
+    use crate::values::interval::Interval;
 
     fn cells(array: impl Array + 'static, format: TimestampFormat) -> Vec<Value> {
         let array: ArrayRef = Arc::new(array);
@@ -410,6 +455,76 @@ mod tests {
                 [json!(micros.to_string())]
             );
             assert_eq!(cells(array(), TimestampFormat::Iso8601), [json!(iso)]);
+        }
+    }
+
+    #[test]
+    fn picoseconds_are_written_in_full_in_iso_8601_only() {
+        for (picos, seconds, micros, iso) in [
+            (0, "0.0", "0", "1970-01-01T00:00:00.000000000000Z"),
+            (
+                1_735_734_896_123_456_789_123,
+                "1.735734896123456E9",
+                "1735734896123456",
+                "2025-01-01T12:34:56.123456789123Z",
+            ),
+            (-1, "-1.0E-6", "-1", "1969-12-31T23:59:59.999999999999Z"),
+            (
+                253_402_300_799_999_999_999_999,
+                "2.53402300799999999E11",
+                "253402300799999999",
+                "9999-12-31T23:59:59.999999999999Z",
+            ),
+        ] {
+            let array = || Decimal128Array::from(vec![picos]).with_data_type(picoseconds::DATA_TYPE);
+            assert_eq!(cells(array(), TimestampFormat::Float64), [json!(seconds)]);
+            assert_eq!(cells(array(), TimestampFormat::Int64), [json!(micros)]);
+            assert_eq!(cells(array(), TimestampFormat::Iso8601), [json!(iso)]);
+        }
+    }
+
+    #[test]
+    fn intervals_and_ranges_are_one_text() {
+        let interval = interval::array([Interval::parse("-1-2 3 -4:5:6.7"), None]);
+        assert_eq!(
+            cells(interval, TimestampFormat::Int64),
+            [json!("-1-2 3 -4:5:6.700"), Value::Null]
+        );
+        let range = |element, start: ArrayRef, end: ArrayRef| {
+            let nulls = Some(vec![true, true, false].into());
+            StructArray::new(range::fields(element), vec![start, end], nulls)
+        };
+        let dates = range(
+            RangeElement::Date,
+            Arc::new(Date32Array::from(vec![Some(0), None, None])),
+            Arc::new(Date32Array::from(vec![Some(18_262), None, None])),
+        );
+        assert_eq!(
+            cells(dates, TimestampFormat::Int64),
+            [
+                json!("[1970-01-01, 2020-01-01)"),
+                json!("[UNBOUNDED, UNBOUNDED)"),
+                Value::Null
+            ]
+        );
+        let micros = || TimestampMicrosecondArray::from(vec![Some(-1_500_000), None, None]);
+        let none = || TimestampMicrosecondArray::new_null(3);
+        let datetimes = range(RangeElement::Datetime, Arc::new(micros()), Arc::new(none()));
+        assert_eq!(
+            cells(datetimes, TimestampFormat::Int64)[0],
+            json!("[1969-12-31T23:59:58.500000, UNBOUNDED)")
+        );
+        for (format, text) in [
+            (TimestampFormat::Int64, "[UNBOUNDED, -1500000)"),
+            (TimestampFormat::Float64, "[UNBOUNDED, -1.5)"),
+            (
+                TimestampFormat::Iso8601,
+                "[UNBOUNDED, 1969-12-31T23:59:58.500000Z)",
+            ),
+        ] {
+            let (start, end) = (none().with_timezone("UTC"), micros().with_timezone("UTC"));
+            let stamps = range(RangeElement::Timestamp, Arc::new(start), Arc::new(end));
+            assert_eq!(cells(stamps, format)[0], json!(text));
         }
     }
 

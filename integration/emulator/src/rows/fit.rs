@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use arrow_schema::{DataType, Fields, TimeUnit};
 
-use crate::schema::{Column, Kind, Mode};
+use crate::schema::{Column, Kind, Mode, RangeElement};
 
 /// For each column of a table or STRUCT, where its values come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fit {
     /// The field's place in the writer's schema; `None` if the writer lacks it.
     pub(crate) source: Option<usize>,
-    /// For a STRUCT, its own columns.
+    /// For a STRUCT, its own columns; for a RANGE, `start` and `end`.
     pub(crate) inner: Vec<Self>,
 }
 
@@ -112,6 +112,10 @@ impl Found {
             (Kind::Struct(columns), DataType::Struct(fields)) => {
                 self.fit(fields, columns, &format!("{name}."))
             }
+            (Kind::Range(of), DataType::Struct(fields)) if takes_range(*of, fields) => {
+                let bounds = [bound("start", *of), bound("end", *of)];
+                self.fit(fields, &bounds, &format!("{name}."))
+            }
             (kind, element) => {
                 let good = takes(kind, element) || (self.unlisted && takes_unlisted(kind, element));
                 if !good {
@@ -138,10 +142,31 @@ fn takes(kind: &Kind, source: &DataType) -> bool {
         | (Kind::Datetime, Arrow::Timestamp(TimeUnit::Microsecond, None)) => true,
         // Python's sample sends TIMESTAMP without a zone.
         (Kind::Timestamp, Arrow::Timestamp(TimeUnit::Microsecond, zone)) => is_utc(zone.as_deref()),
+        // [PROD JIT timestamp_arrowWrite]; Google's table does not have it.
+        (
+            Kind::TimestampPicoseconds,
+            Arrow::Timestamp(TimeUnit::Microsecond | TimeUnit::Nanosecond, zone),
+        ) => is_utc(zone.as_deref()),
+        (Kind::Interval, Arrow::Interval(_) | Arrow::Utf8) => true,
         (Kind::Numeric { .. }, Arrow::Decimal128(precision, scale)) => within(*precision, *scale, 29, 9),
         (Kind::BigNumeric { .. }, Arrow::Decimal256(precision, scale)) => within(*precision, *scale, 39, 38),
         _ => false,
     }
+}
+
+/// A struct of `start` and `end`, both of the one Arrow type that Google's table has for the element.
+fn takes_range(element: RangeElement, fields: &Fields) -> bool {
+    let good = |source: &DataType| match element {
+        RangeElement::Date => *source == DataType::Date32,
+        element => takes(&element.into(), source),
+    };
+    let named = |name: &str| fields.iter().any(|field| field.name().eq_ignore_ascii_case(name));
+    let types = fields.iter().all(|field| good(field.data_type()));
+    fields.len() == 2 && named("start") && named("end") && types
+}
+
+fn bound(name: &str, element: RangeElement) -> Column {
+    Column::new(name, element.into(), Mode::Nullable)
 }
 
 /// What Google's table leaves out and arrow can convert.

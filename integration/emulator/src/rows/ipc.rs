@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, StructArray, make_array};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_ipc::{self as ipc, MessageHeader};
-use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, TimeUnit};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit};
 use bytes::Bytes;
 
 /// Nesting that BigQuery allows, and that our recursion is limited to.
@@ -220,6 +220,14 @@ fn read_type(field: ipc::Field<'_>, depth: usize) -> Result<Option<DataType>, Ip
                 time.timezone().map(Into::into),
             ))
         }),
+        ipc::Type::Interval => field
+            .type_as_interval()
+            .and_then(|interval| match interval.unit() {
+                ipc::IntervalUnit::YEAR_MONTH => Some(DataType::Interval(IntervalUnit::YearMonth)),
+                ipc::IntervalUnit::DAY_TIME => Some(DataType::Interval(IntervalUnit::DayTime)),
+                ipc::IntervalUnit::MONTH_DAY_NANO => Some(DataType::Interval(IntervalUnit::MonthDayNano)),
+                _ => None,
+            }),
         ipc::Type::List => {
             let children = field.children().filter(|children| children.len() == 1);
             match children {

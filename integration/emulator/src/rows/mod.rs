@@ -11,6 +11,7 @@ use fit::Misfit;
 
 mod fit;
 mod ipc;
+mod spans;
 mod values;
 
 /// What a connection says its rows look like.

@@ -12,18 +12,19 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, ListArray, PrimitiveArray, StructArray, UInt32Array, new_null_array};
 use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, i256};
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::{ArrowError, DataType, Field};
+use arrow_schema::{ArrowError, DataType, Field, Fields};
 use arrow_select::take::take;
 
 use super::RowErrors;
 use super::fit::Fit;
 use super::ipc::Columns;
+use super::spans::{interval, picoseconds, range};
 use crate::schema::{Column, Kind, Mode};
 
 /// 0001-01-01 and 9999-12-31, in days since 1970 (write-api.md 5.1).
 const DATES: std::ops::RangeInclusive<i32> = -719_162..=2_932_896;
 /// 0001-01-01 00:00:00 to 9999-12-31 23:59:59.999999, in µs since 1970.
-const INSTANTS: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253_402_300_799_999_999;
+pub(super) const INSTANTS: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253_402_300_799_999_999;
 const DAY_US: i64 = 86_400_000_000;
 /// NUMERIC is ±(10^29 - 10^-9): 38 nines at scale 9.
 const NUMERIC_MAX: u128 = 10_u128.pow(38) - 1;
@@ -57,7 +58,7 @@ enum Rows<'a> {
 const DEAD: u32 = u32::MAX;
 
 /// Where we are: rows, dotted name of the column, and where errors go.
-struct Place<'a> {
+pub(super) struct Place<'a> {
     rows: Rows<'a>,
     name: Cow<'a, str>,
     errors: &'a mut RowErrors,
@@ -72,11 +73,16 @@ impl Place<'_> {
     }
 
     /// A bad value at `at`; nothing if it lies under a null.
-    fn bad(&mut self, at: usize, text: impl Display) {
+    pub(super) fn bad(&mut self, at: usize, text: impl Display) {
         if let Some(row) = self.row(at) {
             let name = &self.name;
             self.errors.add(row, || format!("{text} on field {name}."));
         }
+    }
+
+    /// Whether there is an error anywhere, so that the arrays are of no use.
+    pub(super) fn failed(&self) -> bool {
+        !self.errors.is_empty()
     }
 
     fn inner<'b>(&'b mut self, rows: &'b [u32], name: String) -> Place<'b> {
@@ -164,7 +170,7 @@ fn repeated(
     };
     let name = place.name.clone().into_owned();
     let values = value(&elements, fit, &column.kind, true, &mut place.inner(&rows, name))?;
-    if !place.errors.is_empty() {
+    if place.failed() {
         return Ok(absent(column, list.len()));
     }
     let item = Arc::new(Field::new("item", column.kind.arrow(), false));
@@ -234,6 +240,9 @@ fn value(
             let values = in_range::<TimestampMicrosecondType>(source, INSTANTS, "Timestamp", place)?;
             Ok(Arc::new(values.clone().with_timezone("UTC")))
         }
+        Kind::TimestampPicoseconds => picoseconds(source, place),
+        Kind::Interval => interval(source, place),
+        Kind::Range(element) => range(source, fit, *element, place),
     }
 }
 
@@ -243,6 +252,21 @@ fn structure(
     columns: &[Column],
     place: &mut Place<'_>,
 ) -> Result<ArrayRef, ArrowError> {
+    let (arrays, nulls) = members(source, fit, columns, place)?;
+    let into = columns.iter().map(Column::arrow).collect::<Fields>();
+    if place.failed() {
+        return Ok(new_null_array(&DataType::Struct(into), source.len()));
+    }
+    Ok(Arc::new(StructArray::try_new(into, arrays, nulls)?))
+}
+
+/// The fields of a struct, and where it is null itself.
+pub(super) fn members(
+    source: &ArrayRef,
+    fit: &Fit,
+    columns: &[Column],
+    place: &mut Place<'_>,
+) -> Result<(Vec<ArrayRef>, Option<NullBuffer>), ArrowError> {
     let source = source.as_struct_opt().ok_or_else(|| unexpected(source))?;
     let rows: Vec<u32> = (0..source.len())
         .map(|at| {
@@ -258,15 +282,7 @@ fn structure(
     // What lies under a null is null itself, so that its REQUIRED fields need no value.
     let valid = BooleanBuffer::collect_bool(rows.len(), |at| rows[at] != DEAD);
     let nulls = Some(NullBuffer::new(valid)).filter(|nulls| nulls.null_count() > 0);
-    let DataType::Struct(into) = Kind::Struct(columns.to_vec()).arrow() else {
-        return Err(ArrowError::SchemaError(
-            "a STRUCT is not an Arrow struct".to_owned(),
-        ));
-    };
-    if !place.errors.is_empty() {
-        return Ok(new_null_array(&DataType::Struct(into), source.len()));
-    }
-    Ok(Arc::new(StructArray::try_new(into, arrays, nulls)?))
+    Ok((arrays, nulls))
 }
 
 fn numeric(
@@ -489,7 +505,7 @@ fn each(
 }
 
 /// Converts each value; a bad one becomes zero, and an error.
-fn convert_each<From: ArrowPrimitiveType, To: ArrowPrimitiveType>(
+pub(super) fn convert_each<From: ArrowPrimitiveType, To: ArrowPrimitiveType>(
     values: &PrimitiveArray<From>,
     place: &mut Place<'_>,
     convert: impl Fn(From::Native) -> Result<To::Native, String>,
@@ -539,6 +555,6 @@ fn cast(source: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
     )
 }
 
-fn unexpected(source: &ArrayRef) -> ArrowError {
+pub(super) fn unexpected(source: &ArrayRef) -> ArrowError {
     ArrowError::SchemaError(format!("{} where another type was agreed", source.data_type()))
 }

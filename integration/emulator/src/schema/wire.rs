@@ -2,10 +2,10 @@
 
 use bigquery_write_proto::wire::{
     TableFieldSchema, TableSchema,
-    table_field_schema::{Mode as WireMode, Type},
+    table_field_schema::{FieldElementType, Mode as WireMode, Type},
 };
 
-use super::{Column, Kind, Mode, Schema};
+use super::{Column, Kind, Mode, RangeElement, Schema};
 
 /// A field that the emulator cannot keep.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,7 +28,7 @@ impl Schema {
     /// From `TableSchema`.
     ///
     /// # Errors
-    /// A type that the emulator does not know (INTERVAL, RANGE, picoseconds), or a parameter out of range.
+    /// A type that the emulator does not know, or a parameter out of range.
     pub fn from_wire(wire: &TableSchema) -> Result<Self, WireSchemaError> {
         let columns = wire
             .fields
@@ -76,6 +76,22 @@ impl Column {
             Kind::Time => Type::Time,
             Kind::Datetime => Type::Datetime,
             Kind::Timestamp => Type::Timestamp,
+            Kind::TimestampPicoseconds => {
+                wire.timestamp_precision = Some(12);
+                Type::Timestamp
+            }
+            Kind::Interval => Type::Interval,
+            Kind::Range(element) => {
+                let element = match element {
+                    RangeElement::Date => Type::Date,
+                    RangeElement::Datetime => Type::Datetime,
+                    RangeElement::Timestamp => Type::Timestamp,
+                };
+                wire.range_element_type = Some(FieldElementType {
+                    r#type: element as i32,
+                });
+                Type::Range
+            }
             Kind::Json => Type::Json,
             Kind::Geography => Type::Geography,
             Kind::Struct(columns) => {
@@ -110,7 +126,8 @@ impl Column {
             Type::Time => Kind::Time,
             Type::Datetime => Kind::Datetime,
             Type::Timestamp if matches!(wire.timestamp_precision, None | Some(6)) => Kind::Timestamp,
-            Type::Timestamp => return Err(refuse("picoseconds are not supported")),
+            Type::Timestamp if wire.timestamp_precision == Some(12) => Kind::TimestampPicoseconds,
+            Type::Timestamp => return Err(refuse("the timestamp precision is neither 6 nor 12")),
             Type::Json => Kind::Json,
             Type::Geography => Kind::Geography,
             Type::Struct => Kind::Struct(
@@ -119,8 +136,17 @@ impl Column {
                     .map(Self::from_wire)
                     .collect::<Result<_, _>>()?,
             ),
-            Type::Interval => return Err(refuse("INTERVAL is not supported")),
-            Type::Range => return Err(refuse("RANGE is not supported")),
+            Type::Interval => Kind::Interval,
+            Type::Range => Kind::Range(match wire.range_element_type.map(|element| element.r#type()) {
+                Some(Type::Date) => RangeElement::Date,
+                Some(Type::Datetime) => RangeElement::Datetime,
+                Some(Type::Timestamp) => RangeElement::Timestamp,
+                _ => {
+                    return Err(refuse(
+                        "the range element type is none of DATE, DATETIME and TIMESTAMP",
+                    ));
+                }
+            }),
             Type::Unspecified => return Err(refuse("the type is missing")),
         };
         let mode = match wire.mode() {

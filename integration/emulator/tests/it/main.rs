@@ -11,4 +11,5 @@ mod malformed;
 mod model;
 mod rows;
 mod sever;
+mod spans;
 mod world;

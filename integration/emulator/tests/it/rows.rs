@@ -16,14 +16,15 @@ use arrow_schema::{DataType, Field, Fields, Schema as ArrowSchema};
 use bigquery_write_emulator::catalog::TableRef;
 use bigquery_write_emulator::faults::FaultPlan;
 use bigquery_write_emulator::machine::Switches;
-use bigquery_write_emulator::schema::{Column, Kind, Mode, Schema};
+use bigquery_write_emulator::schema::{Column, Kind, Mode, RangeElement, Schema};
+use bigquery_write_proto::wire::TableFieldSchema;
 
 use crate::world::{World, messages, raw_request, request};
 
 const STREAM: &str = "projects/p/datasets/d/tables/w/_default";
 
 /// Appends a batch to a new table of these columns; what was said, and what is visible then.
-fn append(columns: Vec<Column>, batch: &RecordBatch) -> (String, RecordBatch) {
+pub(crate) fn append(columns: Vec<Column>, batch: &RecordBatch) -> (String, RecordBatch) {
     append_with(Switches::default(), columns, batch)
 }
 
@@ -37,16 +38,16 @@ fn append_with(switches: Switches, columns: Vec<Column>, batch: &RecordBatch) ->
     (said, world.machine.catalog.table(&table).unwrap().all_rows())
 }
 
-fn column(name: &str, kind: Kind) -> Column {
+pub(crate) fn column(name: &str, kind: Kind) -> Column {
     Column::new(name, kind, Mode::Nullable)
 }
 
-fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
+pub(crate) fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true)))
         .unwrap()
 }
 
-const GENERIC: &str = "InvalidArgument: Errors found while processing rows. Please refer to the row_errors field for \
+pub(crate) const GENERIC: &str = "InvalidArgument: Errors found while processing rows. Please refer to the row_errors field for \
                        details. The list may not be complete because of the size limitations. Entity: W; ";
 
 #[test]
@@ -240,7 +241,7 @@ fn nested_values_keep_their_rows_and_what_lies_under_a_null_is_not_looked_at() {
 }
 
 /// One bad value among good ones: the text of its row error.
-fn bad(kind: Kind, values: ArrayRef) -> String {
+pub(crate) fn bad(kind: Kind, values: ArrayRef) -> String {
     let (said, rows) = append(vec![column("v", kind)], &batch(vec![("v", values)]));
     assert_eq!(rows.num_rows(), 0);
     said.strip_prefix(GENERIC).unwrap_or(&said).to_owned()
@@ -588,13 +589,33 @@ fn the_write_apis_schema_and_the_tables_turn_into_each_other() {
             ..column("c", Kind::Int64)
         },
         column("d", Kind::Struct(vec![column("e", Kind::Json)])),
+        column("p", Kind::TimestampPicoseconds),
+        column("i", Kind::Interval),
+        column("r", Kind::Range(RangeElement::Date)),
+        column("rd", Kind::Range(RangeElement::Datetime)),
+        column("rt", Kind::Range(RangeElement::Timestamp)),
     ];
     let schema = Schema { columns };
     assert_eq!(Schema::from_wire(&schema.to_wire()).unwrap(), schema);
-    let mut wire = schema.to_wire();
-    wire.fields[0].r#type = 16;
+    let said = |change: fn(&mut TableFieldSchema)| {
+        let mut wire = schema.to_wire();
+        change(&mut wire.fields[0]);
+        Schema::from_wire(&wire).unwrap_err().to_string()
+    };
+    assert_eq!(said(|field| field.r#type = 0), "field \"a\": the type is missing");
     assert_eq!(
-        Schema::from_wire(&wire).unwrap_err().to_string(),
-        "field \"a\": RANGE is not supported"
+        said(|field| field.r#type = 16),
+        "field \"a\": the range element type is none of DATE, DATETIME and TIMESTAMP"
+    );
+    assert_eq!(
+        said(|field| {
+            field.r#type = 7;
+            field.timestamp_precision = Some(9);
+        }),
+        "field \"a\": the timestamp precision is neither 6 nor 12"
+    );
+    assert_eq!(
+        said(|field| field.precision = 300),
+        "field \"a\": precision or scale out of range"
     );
 }
