@@ -15,7 +15,7 @@ use super::refusal::{Code, Refusal, known};
 use super::stream::StreamKind;
 use super::switches::Switches;
 use super::{CallMeta, Machine};
-use crate::catalog::Millis;
+use crate::catalog::{Millis, TableRef};
 use crate::faults::{Fired, Rpc};
 use crate::rows::Writer;
 
@@ -223,9 +223,11 @@ impl Machine {
         if opening {
             self.check_routing(connection.meta.routing.as_deref(), &target.table)?;
             self.table(&target.table)?;
+            self.charge_connection(id, &target.table)?;
             self.attach(now, id, &target, outputs)?;
             connection.opened = true;
         }
+        self.charge_bytes(now, &target.table, size)?;
         let rows = connection.agree(request, target.clone(), &self.switches)?;
         if target.default {
             self.append_default(now, connection, request, &rows, &target)
@@ -413,6 +415,11 @@ impl Machine {
 }
 
 impl Connection {
+    /// The table it writes to, once it has named one.
+    pub(super) fn table(&self) -> Option<&TableRef> {
+        self.target.as_ref().map(|target| &target.table)
+    }
+
     /// Where a request goes: the stream it names, or the one named before (write-api.md 1.2).
     fn destination(&self, request: &AppendRowsRequest, switches: &Switches) -> Result<Target, Refusal> {
         match (&self.target, request.write_stream.as_str()) {

@@ -98,6 +98,14 @@ behaviours! {
     /// So has an unknown stream.
     UnknownStreamNotFound,
 
+    // Quotas (write-api.md 4).
+    /// CreateWriteStream has a quota.
+    CreatesLimited,
+    /// Connections have a quota.
+    ConnectionsLimited,
+    /// Bytes appended have a quota, where one is set.
+    ThroughputLimited,
+
     // Visibility (write-api.md 2.2 to 2.4).
     /// Rows of BUFFERED and PENDING streams are held back.
     HeldUntilPublished,

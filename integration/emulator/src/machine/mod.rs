@@ -8,6 +8,7 @@ use crate::catalog::{Catalog, CatalogError, Millis, Table, TableRef};
 use crate::faults::{FaultPlan, FaultReport, Faults, Fired, Rpc};
 use append::Connection;
 use names::Target;
+use quota::Quotas;
 use refusal::known;
 use stream::Stream;
 
@@ -22,6 +23,7 @@ mod append;
 mod behaviour;
 mod history;
 mod names;
+mod quota;
 mod refusal;
 mod stream;
 mod switches;
@@ -41,6 +43,7 @@ pub struct Machine {
     seed: u128,
     connections: BTreeMap<ConnectionId, Connection>,
     connections_ever: u64,
+    quotas: Quotas,
     visible: VisibilityLog,
     calls: CallLog,
 }

@@ -14,6 +14,15 @@ pub struct Switches {
     /// Largest `AppendRowsRequest`, in bytes. Default 20 MiB; Google's test projects have 10,485,760
     /// (write-api.md 4).
     pub max_request_bytes: u64,
+    /// Streams that a project may create in a location in an hour. Default 10,000, as in BigQuery; `null` for no limit
+    /// (write-api.md 4).
+    pub create_streams_per_hour: Option<u64>,
+    /// `AppendRows` calls that a project may have open. Default BigQuery's: 20,000 in US and EU, 5,000 elsewhere
+    /// (write-api.md 4).
+    pub connections_per_project: Option<usize>,
+    /// Bytes that a project may append in a location in a second; ten seconds' worth may come at once. Default none,
+    /// so that the emulator holds up no client; BigQuery's are 3 GB in US and EU, 300 MB elsewhere (write-api.md 4).
+    pub append_bytes_per_second: Option<u64>,
     /// An `AppendRows` call without traffic ends after this long. Default 600 s (write-api.md 3.6).
     pub idle_close_ms: Millis,
     /// Life of a BUFFERED stream without traffic. Default 7 days (write-api.md 2).
@@ -106,6 +115,9 @@ impl Default for Switches {
     fn default() -> Self {
         Self {
             max_request_bytes: 20 << 20,
+            create_streams_per_hour: Some(10_000),
+            connections_per_project: None,
+            append_bytes_per_second: None,
             idle_close_ms: 600_000,
             buffered_ttl_ms: 7 * 24 * HOUR,
             committed_ttl_ms: 3 * 24 * HOUR,

@@ -173,6 +173,7 @@ impl Machine {
                 "The type of the write stream must be specified. Entity: {parent}"
             ))
         })?;
+        self.charge_create(now, table)?;
         let name = format!(
             "{parent}/streams/{}",
             names::stream_id(self.seed, self.streams_ever)

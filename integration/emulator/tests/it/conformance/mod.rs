@@ -12,6 +12,7 @@ use crate::world::UNLEARNED;
 mod appends;
 mod connections;
 mod faults;
+mod quotas;
 mod streams;
 mod visibility;
 
@@ -32,12 +33,13 @@ struct Fact {
 const DEFAULT: &str = "projects/p/datasets/d/tables/t/streams/_default";
 const DAY_MS: i64 = 86_400_000;
 
-const FACTS: [&[Fact]; 5] = [
+const FACTS: [&[Fact]; 6] = [
     appends::FACTS,
     visibility::FACTS,
     streams::FACTS,
     connections::FACTS,
     faults::FACTS,
+    quotas::FACTS,
 ];
 
 #[test]

@@ -1,0 +1,129 @@
+//! Quotas (write-api.md 4): streams created an hour, open connections, bytes appended a second; each for a project in a
+//! location.
+
+use std::collections::BTreeMap;
+
+use super::Machine;
+use super::append::ConnectionId;
+use super::behaviour::Behaviour;
+use super::refusal::{Code, Refusal};
+use crate::catalog::{Millis, TableRef};
+
+const HOUR_US: i64 = 3_600_000_000;
+/// write-api.md 3.4: the short-term bucket refills within about ten seconds.
+const CELL_US: i64 = 10_000_000;
+/// write-api.md 4: connections in the multi-regions and elsewhere.
+const CONNECTIONS: (usize, usize) = (20_000, 5_000);
+
+/// What has been used lately.
+#[derive(Debug, Default)]
+pub(super) struct Quotas {
+    creates: BTreeMap<Home, Bucket>,
+    bytes: BTreeMap<Home, Bucket>,
+}
+
+/// Whose quota: project and location.
+type Home = (String, String);
+
+/// A bucket that runs dry at a steady rate: until when what was poured in will take.
+#[derive(Debug, Default)]
+struct Bucket {
+    dry_at_us: i64,
+}
+
+impl Bucket {
+    /// Pours in what takes `cost_us` to run out, unless more than `size_us` would stand in it then.
+    fn pour(&mut self, now_us: i64, cost_us: i64, size_us: i64) -> bool {
+        let dry_at_us = self.dry_at_us.max(now_us).saturating_add(cost_us);
+        let fits = dry_at_us.saturating_sub(now_us) <= size_us;
+        if fits {
+            self.dry_at_us = dry_at_us;
+        }
+        fits
+    }
+}
+
+impl Machine {
+    /// One more stream.
+    pub(super) fn charge_create(&mut self, now: Millis, table: &TableRef) -> Result<(), Refusal> {
+        let Some(an_hour) = self.switches.create_streams_per_hour.and_then(positive) else {
+            return Ok(());
+        };
+        let home = self.home(table);
+        let bucket = self.quotas.creates.entry(home).or_default();
+        let fits = bucket.pour(micros(now), HOUR_US / an_hour, HOUR_US);
+        self.enforce(fits, Behaviour::CreatesLimited, || {
+            exceeded("CreateWriteStream requests", table)
+        })
+    }
+
+    /// Another connection of this project.
+    pub(super) fn charge_connection(&self, id: ConnectionId, table: &TableRef) -> Result<(), Refusal> {
+        let location = &self.home(table).1;
+        let multi_region = matches!(location.as_str(), "us" | "eu");
+        let usual = if multi_region {
+            CONNECTIONS.0
+        } else {
+            CONNECTIONS.1
+        };
+        let most = self.switches.connections_per_project.unwrap_or(usual);
+        let others = self.connections.iter().filter(|(other, connection)| {
+            let of = connection.table();
+            **other != id && of.is_some_and(|of| of.project == table.project)
+        });
+        self.enforce(others.count() < most, Behaviour::ConnectionsLimited, || {
+            exceeded("concurrent connections", table)
+        })
+    }
+
+    /// More bytes.
+    pub(super) fn charge_bytes(&mut self, now: Millis, table: &TableRef, bytes: u64) -> Result<(), Refusal> {
+        let Some(a_second) = self.switches.append_bytes_per_second.and_then(positive) else {
+            return Ok(());
+        };
+        let home = self.home(table);
+        let cost = i128::from(bytes) * 1_000_000 / i128::from(a_second);
+        let cost = i64::try_from(cost).unwrap_or(i64::MAX);
+        let bucket = self.quotas.bytes.entry(home).or_default();
+        let fits = bucket.pour(micros(now), cost, CELL_US);
+        self.enforce(fits, Behaviour::ThroughputLimited, || {
+            exceeded("AppendRows throughput", table).in_band(true)
+        })
+    }
+
+    fn enforce(
+        &self,
+        fits: bool,
+        behaviour: Behaviour,
+        refusal: impl FnOnce() -> Refusal,
+    ) -> Result<(), Refusal> {
+        if fits || !self.keeps(behaviour) {
+            Ok(())
+        } else {
+            Err(refusal())
+        }
+    }
+
+    fn home(&self, table: &TableRef) -> Home {
+        let dataset = self.catalog.dataset(&table.dataset_ref());
+        let location = dataset.map(|dataset| dataset.location.to_lowercase());
+        (table.project.clone(), location.unwrap_or_default())
+    }
+}
+
+/// write-api.md 3.4: what is sure of the texts is their beginning and the status.
+fn exceeded(what: &str, table: &TableRef) -> Refusal {
+    let text = format!(
+        "Exceeds '{what}' quota of project {} (status: INSUFFICIENT_TOKENS)",
+        table.project
+    );
+    Refusal::new(Code::ResourceExhausted, text)
+}
+
+fn positive(rate: u64) -> Option<i64> {
+    i64::try_from(rate).ok().filter(|rate| *rate > 0)
+}
+
+fn micros(now: Millis) -> i64 {
+    now.saturating_mul(1000)
+}

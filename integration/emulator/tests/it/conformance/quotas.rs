@@ -1,0 +1,82 @@
+//! Quotas (write-api.md 3.4, 4).
+
+use bigquery_write_emulator::faults::FaultPlan;
+use bigquery_write_emulator::machine::{Behaviour, Switches};
+use bigquery_write_proto::wire::write_stream::Type;
+
+use super::{DEFAULT, Fact};
+use crate::world::{TABLE, World, ints, request};
+
+pub(super) const FACTS: &[Fact] = &[
+    Fact {
+        source: "write-api.md 4 [DOC D:quotas], 3.4 (text)",
+        says: "a project creates 10,000 streams an hour; what was used comes back bit by bit",
+        behaviour: Behaviour::CreatesLimited,
+        script: || {
+            let mut w = World::new();
+            let mut create = |wait| {
+                w.now += wait;
+                let reply = w.try_create(TABLE, Type::Buffered);
+                w.unary(reply, |_| "created".to_owned())
+            };
+            let first = (0..10_000).filter(|_| create(0) == "created").count();
+            vec![first.to_string(), create(0), create(360), create(0)]
+        },
+        answers: &[
+            "10000",
+            "ResourceExhausted: Exceeds 'CreateWriteStream requests' quota of project p (status: INSUFFICIENT_TOKENS)",
+            "created",
+            "ResourceExhausted: Exceeds 'CreateWriteStream requests' quota of project p (status: INSUFFICIENT_TOKENS)",
+        ],
+    },
+    Fact {
+        source: "write-api.md 4 [DOC D:quotas]; the text is UNCONFIRMED",
+        says: "a project has so many connections; one that ends makes room",
+        behaviour: Behaviour::ConnectionsLimited,
+        script: || {
+            let switches = Switches {
+                connections_per_project: Some(2),
+                ..Switches::default()
+            };
+            let mut w = World::with(switches, FaultPlan::default());
+            let (one, two, three) = (w.open(), w.open(), w.open());
+            let mut said: Vec<_> = [one, two, three]
+                .into_iter()
+                .map(|on| w.append(on, DEFAULT, None, 1))
+                .collect();
+            w.machine.lost(one);
+            let four = w.open();
+            said.push(w.append(four, DEFAULT, None, 1));
+            said
+        },
+        answers: &[
+            "appended",
+            "appended",
+            "ended ResourceExhausted: Exceeds 'concurrent connections' quota of project p (status: INSUFFICIENT_TOKENS)",
+            "appended",
+        ],
+    },
+    Fact {
+        source: "write-api.md 3.4 [beam PR #31837], 4, switch append_bytes_per_second",
+        says: "bytes over the quota are refused inside the stream until the bucket has refilled",
+        behaviour: Behaviour::ThroughputLimited,
+        script: || {
+            let mut w = World::new();
+            let size = prost::Message::encoded_len(&request(DEFAULT, None, &ints(0, 100))) as u64;
+            // Ten seconds' worth is two such requests.
+            w.machine.switches_mut().append_bytes_per_second = Some(size / 5);
+            let c = w.open();
+            let mut append = |wait| {
+                w.now += wait;
+                w.append(c, DEFAULT, None, 100)
+            };
+            vec![append(0), append(0), append(0), append(6000)]
+        },
+        answers: &[
+            "appended",
+            "appended",
+            "ResourceExhausted: Exceeds 'AppendRows throughput' quota of project p (status: INSUFFICIENT_TOKENS)",
+            "appended",
+        ],
+    },
+];
