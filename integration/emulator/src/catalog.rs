@@ -5,9 +5,11 @@ use std::fmt;
 
 use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::schema::{Schema, SchemaError};
+use crate::machine::NotKept;
+use crate::schema::{Schema, SchemaError, conform};
 
 /// Milliseconds since 1970-01-01 UTC.
 pub type Millis = i64;
@@ -22,7 +24,7 @@ pub struct Catalog {
 }
 
 /// A dataset.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dataset {
     /// Where it lives; compared without regard to case. Fixed at creation.
     pub location: String,
@@ -35,11 +37,12 @@ pub struct Dataset {
     /// Grows with each change; see [`Dataset::etag`].
     pub revision: u64,
     /// By name.
+    #[serde(skip)]
     pub tables: BTreeMap<String, Table>,
 }
 
 /// A table.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Table {
     /// Unique over the catalog's life: a table deleted and created again under its name is another one.
     pub id: u64,
@@ -53,12 +56,14 @@ pub struct Table {
     pub rest: Map<String, Value>,
     /// Grows with each change; see [`Table::etag`].
     pub revision: u64,
+    #[serde(skip)]
     rows: Vec<RecordBatch>,
+    #[serde(skip)]
     row_count: u64,
 }
 
 /// `project.dataset`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DatasetRef {
     /// Project id.
     pub project: String,
@@ -67,7 +72,7 @@ pub struct DatasetRef {
 }
 
 /// `project.dataset.table`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TableRef {
     /// Project id.
     pub project: String,
@@ -105,6 +110,9 @@ pub enum CatalogError {
         /// What is allowed.
         rule: &'static str,
     },
+    /// 500 `internalError`: the emulator's journal cannot keep the change.
+    #[error(transparent)]
+    NotKept(#[from] NotKept),
 }
 
 /// The thing an error is about, printed as `Table p:d.t`.
@@ -117,33 +125,6 @@ pub enum Entity {
 }
 
 impl Catalog {
-    /// Creates a dataset; an empty location means `US`.
-    ///
-    /// # Errors
-    /// `AlreadyExists`, `InvalidName`.
-    pub fn create_dataset(
-        &mut self,
-        name: &DatasetRef,
-        location: &str,
-        rest: Map<String, Value>,
-        now: Millis,
-    ) -> Result<&Dataset, CatalogError> {
-        check_dataset_id(&name.dataset)?;
-        if self.datasets.contains_key(name) {
-            return Err(CatalogError::AlreadyExists(Entity::Dataset(name.clone())));
-        }
-        let location = if location.is_empty() { "US" } else { location };
-        let dataset = Dataset {
-            location: location.to_owned(),
-            created_ms: now,
-            modified_ms: now,
-            rest,
-            revision: self.next_revision(),
-            tables: BTreeMap::new(),
-        };
-        Ok(self.datasets.entry(name.clone()).or_insert(dataset))
-    }
-
     /// The dataset.
     ///
     /// # Errors
@@ -164,53 +145,6 @@ impl Catalog {
             .filter(move |(name, _)| name.project == project)
     }
 
-    /// Deletes a dataset, with its tables if `with_tables`.
-    ///
-    /// # Errors
-    /// `NotFound`, `InUse`.
-    pub fn delete_dataset(&mut self, name: &DatasetRef, with_tables: bool) -> Result<(), CatalogError> {
-        if !self.dataset(name)?.tables.is_empty() && !with_tables {
-            return Err(CatalogError::InUse(Entity::Dataset(name.clone())));
-        }
-        self.datasets.remove(name);
-        Ok(())
-    }
-
-    /// Creates an empty table.
-    ///
-    /// # Errors
-    /// `AlreadyExists`, `NotFound` (the dataset), `InvalidName`, `InvalidSchema`.
-    pub fn create_table(
-        &mut self,
-        name: &TableRef,
-        schema: Schema,
-        rest: Map<String, Value>,
-        now: Millis,
-    ) -> Result<&Table, CatalogError> {
-        check_table_id(&name.table)?;
-        schema.check()?;
-        if self
-            .dataset(&name.dataset_ref())?
-            .tables
-            .contains_key(&name.table)
-        {
-            return Err(CatalogError::AlreadyExists(Entity::Table(name.clone())));
-        }
-        self.tables_ever += 1;
-        let table = Table {
-            id: self.tables_ever,
-            schema,
-            created_ms: now,
-            modified_ms: now,
-            rest,
-            revision: self.next_revision(),
-            rows: Vec::new(),
-            row_count: 0,
-        };
-        let dataset = self.dataset_mut(&name.dataset_ref())?;
-        Ok(dataset.tables.entry(name.table.clone()).or_insert(table))
-    }
-
     /// The table.
     ///
     /// # Errors
@@ -222,12 +156,140 @@ impl Catalog {
             .get(&name.table)
             .ok_or_else(|| CatalogError::NotFound(Entity::Table(name.clone())))
     }
+}
 
-    /// Deletes a table and its rows. Its write streams die with it, since they name its id.
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub fn delete_table(&mut self, name: &TableRef) -> Result<(), CatalogError> {
+/// Decisions: what a thing would be. The machine's methods make it so.
+impl Catalog {
+    pub(crate) fn new_dataset(
+        &self,
+        name: &DatasetRef,
+        location: &str,
+        rest: Map<String, Value>,
+        now: Millis,
+    ) -> Result<Dataset, CatalogError> {
+        check_dataset_id(&name.dataset)?;
+        if self.datasets.contains_key(name) {
+            return Err(CatalogError::AlreadyExists(Entity::Dataset(name.clone())));
+        }
+        let location = if location.is_empty() { "US" } else { location };
+        Ok(Dataset {
+            location: location.to_owned(),
+            created_ms: now,
+            modified_ms: now,
+            rest,
+            revision: self.next_revision(),
+            tables: BTreeMap::new(),
+        })
+    }
+
+    pub(crate) fn changed_dataset(
+        &self,
+        name: &DatasetRef,
+        rest: Map<String, Value>,
+        now: Millis,
+    ) -> Result<Dataset, CatalogError> {
+        let before = self.dataset(name)?;
+        Ok(Dataset {
+            location: before.location.clone(),
+            created_ms: before.created_ms,
+            modified_ms: now,
+            rest,
+            revision: self.next_revision(),
+            tables: BTreeMap::new(),
+        })
+    }
+
+    pub(crate) fn new_table(
+        &self,
+        name: &TableRef,
+        schema: Schema,
+        rest: Map<String, Value>,
+        now: Millis,
+    ) -> Result<Table, CatalogError> {
+        check_table_id(&name.table)?;
+        schema.check()?;
+        self.dataset(&name.dataset_ref())?;
+        Ok(Table {
+            id: self.tables_ever + 1,
+            schema,
+            created_ms: now,
+            modified_ms: now,
+            rest,
+            revision: self.next_revision(),
+            rows: Vec::new(),
+            row_count: 0,
+        })
+    }
+
+    pub(crate) fn changed_table(
+        &self,
+        name: &TableRef,
+        schema: Schema,
+        rest: Map<String, Value>,
+        now: Millis,
+    ) -> Result<Table, CatalogError> {
+        let before = self.table(name)?;
+        schema.check()?;
+        if !before.rows.iter().all(|rows| conform(rows, &schema).is_ok()) {
+            return Err(CatalogError::WrongColumns(Entity::Table(name.clone())));
+        }
+        Ok(Table {
+            id: before.id,
+            schema,
+            created_ms: before.created_ms,
+            modified_ms: now,
+            rest,
+            revision: self.next_revision(),
+            rows: Vec::new(),
+            row_count: 0,
+        })
+    }
+
+    pub(crate) fn next_revision(&self) -> u64 {
+        self.revisions + 1
+    }
+}
+
+/// What effects do. Only [`crate::machine`]'s state calls it.
+impl Catalog {
+    /// Creates a dataset without tables, or describes one anew.
+    pub(crate) fn set_dataset(&mut self, name: &DatasetRef, dataset: Dataset) {
+        self.count(0, dataset.revision);
+        let tables = self.datasets.remove(name).map(|before| before.tables);
+        let tables = tables.unwrap_or_default();
+        self.datasets.insert(name.clone(), Dataset { tables, ..dataset });
+    }
+
+    pub(crate) fn remove_dataset(&mut self, name: &DatasetRef) {
+        self.datasets.remove(name);
+    }
+
+    /// Puts a table there; a namesake goes.
+    pub(crate) fn put_table(&mut self, name: &TableRef, table: Table) -> Result<(), CatalogError> {
+        self.count(table.id, table.revision);
+        let dataset = self.dataset_mut(&name.dataset_ref())?;
+        dataset.tables.insert(name.table.clone(), table);
+        Ok(())
+    }
+
+    /// Describes a table anew; its rows take the new columns.
+    pub(crate) fn change_table(&mut self, name: &TableRef, table: Table) -> Result<(), CatalogError> {
+        let before = self.table(name)?;
+        let rows = before.rows.iter().map(|rows| conform(rows, &table.schema));
+        let rows = rows.collect::<Result<_, _>>();
+        let rows = rows.map_err(|_| CatalogError::WrongColumns(Entity::Table(name.clone())))?;
+        let row_count = before.row_count;
+        self.put_table(
+            name,
+            Table {
+                rows,
+                row_count,
+                ..table
+            },
+        )
+    }
+
+    pub(crate) fn remove_table(&mut self, name: &TableRef) -> Result<(), CatalogError> {
         let dataset = self.dataset_mut(&name.dataset_ref())?;
         let removed = dataset.tables.remove(&name.table);
         removed
@@ -235,36 +297,39 @@ impl Catalog {
             .ok_or_else(|| CatalogError::NotFound(Entity::Table(name.clone())))
     }
 
-    /// Adds visible rows. Only the machine calls it, so that its history of what became visible is complete.
+    /// Adds visible rows, and says how many there were before.
     pub(crate) fn push_rows(
         &mut self,
         name: &TableRef,
         rows: RecordBatch,
         now: Millis,
-    ) -> Result<(), CatalogError> {
-        let revision = self.next_revision();
+        revision: u64,
+    ) -> Result<u64, CatalogError> {
+        self.count(0, revision);
         let dataset = self.dataset_mut(&name.dataset_ref())?;
         let table = dataset.tables.get_mut(&name.table);
         let table = table.ok_or_else(|| CatalogError::NotFound(Entity::Table(name.clone())))?;
         if rows.schema() != table.schema.arrow() {
             return Err(CatalogError::WrongColumns(Entity::Table(name.clone())));
         }
+        let before = table.row_count;
         table.row_count += rows.num_rows() as u64;
         table.rows.push(rows);
         table.modified_ms = now;
         table.revision = revision;
-        Ok(())
+        Ok(before)
+    }
+
+    /// There have been so many tables and revisions at least.
+    pub(crate) fn count(&mut self, tables: u64, revisions: u64) {
+        self.tables_ever = self.tables_ever.max(tables);
+        self.revisions = self.revisions.max(revisions);
     }
 
     fn dataset_mut(&mut self, name: &DatasetRef) -> Result<&mut Dataset, CatalogError> {
         self.datasets
             .get_mut(name)
             .ok_or_else(|| CatalogError::NotFound(Entity::Dataset(name.clone())))
-    }
-
-    fn next_revision(&mut self) -> u64 {
-        self.revisions += 1;
-        self.revisions
     }
 }
 
@@ -391,6 +456,7 @@ fn check_table_id(id: &str) -> Result<(), CatalogError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::Machine;
 
     fn empty() -> Schema {
         Schema { columns: Vec::new() }
@@ -398,49 +464,49 @@ mod tests {
 
     #[test]
     fn a_table_created_again_is_another_table() {
-        let mut catalog = Catalog::default();
+        let mut machine = Machine::default();
         let name = TableRef::new("p", "d", "t");
-        catalog
+        machine
             .create_dataset(&name.dataset_ref(), "", Map::new(), 1)
             .unwrap();
-        let first = catalog.create_table(&name, empty(), Map::new(), 2).unwrap().id;
-        let twice = catalog.create_table(&name, empty(), Map::new(), 3).unwrap_err();
+        let first = machine.create_table(&name, empty(), Map::new(), 2).unwrap().id;
+        let twice = machine.create_table(&name, empty(), Map::new(), 3).unwrap_err();
         assert_eq!(twice.to_string(), "Already Exists: Table p:d.t");
-        catalog.delete_table(&name).unwrap();
+        machine.delete_table(&name).unwrap();
         assert_eq!(
-            catalog.table(&name).unwrap_err().to_string(),
+            machine.catalog().table(&name).unwrap_err().to_string(),
             "Not found: Table p:d.t"
         );
         assert_ne!(
-            catalog.create_table(&name, empty(), Map::new(), 4).unwrap().id,
+            machine.create_table(&name, empty(), Map::new(), 4).unwrap().id,
             first
         );
     }
 
     #[test]
     fn a_dataset_with_tables_is_deleted_only_on_request() {
-        let mut catalog = Catalog::default();
+        let mut machine = Machine::default();
         let name = TableRef::new("p", "d", "t");
         let dataset = name.dataset_ref();
         assert_eq!(
-            catalog
+            machine
                 .create_table(&name, empty(), Map::new(), 0)
                 .unwrap_err()
                 .to_string(),
             "Not found: Dataset p:d"
         );
         assert_eq!(
-            catalog
+            machine
                 .create_dataset(&dataset, "", Map::new(), 1)
                 .unwrap()
                 .location,
             "US"
         );
-        catalog.create_table(&name, empty(), Map::new(), 2).unwrap();
-        let refused = catalog.delete_dataset(&dataset, false).unwrap_err();
+        machine.create_table(&name, empty(), Map::new(), 2).unwrap();
+        let refused = machine.delete_dataset(&dataset, false).unwrap_err();
         assert_eq!(refused.to_string(), "Dataset p:d is still in use");
-        catalog.delete_dataset(&dataset, true).unwrap();
-        assert_eq!(catalog.datasets.len(), 0);
+        machine.delete_dataset(&dataset, true).unwrap();
+        assert_eq!(machine.catalog().datasets.len(), 0);
     }
 
     #[test]

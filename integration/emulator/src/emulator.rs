@@ -196,27 +196,23 @@ impl Handle {
     /// Creates a dataset; an empty location means `US`.
     ///
     /// # Errors
-    /// As [`crate::catalog::Catalog::create_dataset`].
+    /// As [`Machine::create_dataset`].
     pub fn create_dataset(&self, name: &DatasetRef, location: &str) -> Result<(), CatalogError> {
         let now = self.shared.now();
         let rest = serde_json::Map::new();
-        self.shared.with(|machine| {
-            machine
-                .catalog
-                .create_dataset(name, location, rest, now)
-                .map(|_| ())
-        })
+        self.shared
+            .with(|machine| machine.create_dataset(name, location, rest, now).map(|_| ()))
     }
 
     /// Creates an empty table.
     ///
     /// # Errors
-    /// As [`crate::catalog::Catalog::create_table`].
+    /// As [`Machine::create_table`].
     pub fn create_table(&self, name: &TableRef, schema: Schema) -> Result<(), CatalogError> {
         let now = self.shared.now();
         let rest = serde_json::Map::new();
         self.shared
-            .with(|machine| machine.catalog.create_table(name, schema, rest, now).map(|_| ()))
+            .with(|machine| machine.create_table(name, schema, rest, now).map(|_| ()))
     }
 
     /// The rows that a reader of the table sees, in the order in which they became visible.
@@ -225,7 +221,7 @@ impl Handle {
     /// `NotFound`.
     pub fn rows(&self, table: &TableRef) -> Result<RecordBatch, CatalogError> {
         self.shared
-            .with(|machine| machine.catalog.table(table).map(|table| table.all_rows()))
+            .with(|machine| machine.catalog().table(table).map(|table| table.all_rows()))
     }
 
     /// Runs a SELECT in BigQuery's dialect over the rows that are visible now. Names without a project are those of

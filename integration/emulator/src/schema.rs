@@ -3,24 +3,27 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, SchemaRef, TimeUnit};
+use serde::{Deserialize, Serialize};
 
 use crate::values::{interval, picoseconds, range};
 
 mod check;
+mod conform;
 mod wire;
 
 pub use check::SchemaError;
+pub(crate) use conform::conform;
 pub use wire::WireSchemaError;
 
 /// Columns in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schema {
     /// The columns.
     pub columns: Vec<Column>,
 }
 
 /// A column, or a field of a STRUCT.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {
     /// Name as declared; matched without regard to case.
     pub name: String,
@@ -35,7 +38,7 @@ pub struct Column {
 }
 
 /// BigQuery's types.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// BOOL.
     Bool,
@@ -90,7 +93,7 @@ pub enum Kind {
 }
 
 /// What a RANGE is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RangeElement {
     /// RANGE<DATE>.
     Date,
@@ -101,7 +104,7 @@ pub enum RangeElement {
 }
 
 /// Mode of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
     /// NULL allowed.
     Nullable,
@@ -137,7 +140,7 @@ impl Column {
 
     /// Whether it answers to that name; BigQuery ignores case.
     pub fn is_named(&self, name: &str) -> bool {
-        self.name.eq_ignore_ascii_case(name) || self.name.to_lowercase() == name.to_lowercase()
+        same_name(&self.name, name)
     }
 
     /// The canonical Arrow field. A REPEATED column is a non-null list of non-null items.
@@ -224,4 +227,9 @@ impl TryFrom<&Kind> for RangeElement {
 
 fn fields(columns: &[Column]) -> Fields {
     columns.iter().map(Column::arrow).collect()
+}
+
+/// Names are matched without regard to case.
+fn same_name(a: &str, b: &str) -> bool {
+    a.eq_ignore_ascii_case(b) || a.to_lowercase() == b.to_lowercase()
 }

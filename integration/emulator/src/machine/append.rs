@@ -1,5 +1,6 @@
 //! `AppendRows`: connections, what each has said so far, and the offset rules (write-api.md 2.1 and 2.6).
 
+use arrow_array::RecordBatch;
 use bigquery_write_proto::wire::{
     AppendRowsRequest, AppendRowsResponse,
     append_rows_request::Rows,
@@ -9,7 +10,8 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::behaviour::Behaviour;
-use super::history::{Call, Visibility};
+use super::effect::Effect;
+use super::history::Call;
 use super::names::{self, Target};
 use super::refusal::{Code, Refusal, known};
 use super::stream::StreamKind;
@@ -184,12 +186,9 @@ impl Machine {
     }
 
     fn release(&mut self, id: ConnectionId, connection: &Connection) {
-        let stream = connection
-            .target
-            .as_ref()
-            .and_then(|target| self.streams.get_mut(&target.name));
-        if let Some(stream) = stream.filter(|stream| stream.connection == Some(id)) {
-            stream.connection = None;
+        let Some(target) = &connection.target else { return };
+        if self.holders.get(&target.name) == Some(&id) {
+            self.holders.remove(&target.name);
         }
     }
 
@@ -291,10 +290,10 @@ impl Machine {
         let goes_on = self.keeps(Behaviour::AnyProcessGoesOn);
         let wins = self.keeps(Behaviour::NewestConnectionWins);
         let stream = self.stream(target, now)?;
-        if stream.end > 0 && stream.connection.is_none() && !goes_on {
+        if stream.end > 0 && !self.holders.contains_key(&target.name) && !goes_on {
             return Err(known::stream_not_found(&target.name));
         }
-        let older = stream.connection.replace(id);
+        let older = self.holders.insert(target.name.clone(), id);
         Ok(older.filter(|_| wins).into_iter().collect())
     }
 
@@ -315,20 +314,16 @@ impl Machine {
         }
         let rows = self.decode(connection, rows, target)?;
         let from = self.table(&target.table)?.row_count();
-        let to = from + rows.num_rows() as u64;
         if !self.keeps(Behaviour::DefaultStreamVisibleAtOnce) {
             return Ok(None);
         }
-        self.catalog
-            .push_rows(&target.table, rows, now)
-            .map_err(|error| Refusal::new(Code::Internal, error.to_string()))?;
-        self.record_visible(Visibility {
-            at_ms: now,
+        let effect = Effect::RowsPublished {
             table: target.table.clone(),
-            stream: None,
-            from,
-            to,
-        });
+            rows,
+            at_ms: now,
+            revision: self.catalog().next_revision(),
+        };
+        self.apply(&effect)?;
         Ok((!self.keeps(Behaviour::DefaultStreamAnswersNoOffset)).then_some(from))
     }
 
@@ -346,24 +341,25 @@ impl Machine {
         if stream.finalized && takes_none {
             return Err(known::finalized(&target.name).in_band(finalized_in_band));
         }
-        stream.traffic_ms = now;
         let end = stream.end;
-        let decoded = if self.switches.offset_before_schema {
-            self.check_offset(target, end, offset)?;
-            self.decode(connection, rows, target)?
-        } else {
-            let decoded = self.decode(connection, rows, target)?;
-            self.check_offset(target, end, offset)?;
-            decoded
+        let visible = match stream.kind {
+            StreamKind::Committed => self.keeps(Behaviour::CommittedVisibleAtOnce),
+            StreamKind::Buffered | StreamKind::Pending => !self.keeps(Behaviour::HeldUntilPublished),
         };
-        let held = self.keeps(Behaviour::HeldUntilPublished);
-        let at_once = self.keeps(Behaviour::CommittedVisibleAtOnce);
-        let stream = self.stream(target, now)?;
-        stream.hold(decoded);
-        let next = stream.end;
-        if (stream.kind == StreamKind::Committed && at_once) || !held {
-            self.publish_stream(target, u64::MAX, now)?;
-        }
+        let offered = self.offer(connection, offset, rows, target, end);
+        let stream = target.name.clone();
+        let effect = match &offered {
+            Ok(rows) => Effect::RowsAppended {
+                stream,
+                rows: rows.clone(),
+                visible,
+                at_ms: now,
+                revision: self.catalog().next_revision(),
+            },
+            Err(_) => Effect::StreamUsed { stream, at_ms: now },
+        };
+        self.apply(&effect)?;
+        let next = end + offered?.num_rows() as u64;
         let first = self.keeps(Behaviour::AnswersFirstRowOffset);
         Ok(if first { end } else { next })
     }
@@ -394,12 +390,26 @@ impl Machine {
         Err(refusal)
     }
 
-    fn decode(
+    /// Whether the stream takes these rows.
+    fn offer(
         &self,
         connection: &Connection,
+        offset: Option<i64>,
         rows: &Bytes,
         target: &Target,
-    ) -> Result<arrow_array::RecordBatch, Refusal> {
+        end: u64,
+    ) -> Result<RecordBatch, Refusal> {
+        if self.switches.offset_before_schema {
+            self.check_offset(target, end, offset)?;
+            self.decode(connection, rows, target)
+        } else {
+            let decoded = self.decode(connection, rows, target)?;
+            self.check_offset(target, end, offset)?;
+            Ok(decoded)
+        }
+    }
+
+    fn decode(&self, connection: &Connection, rows: &Bytes, target: &Target) -> Result<RecordBatch, Refusal> {
         let Some(writer) = &connection.writer else {
             return Err(no_writer_schema(&target.name));
         };

@@ -2,18 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use arrow_array::RecordBatch;
-
-use crate::catalog::{Catalog, CatalogError, Millis, Table, TableRef};
+use crate::catalog::{Catalog, Millis, Table, TableRef};
 use crate::faults::{FaultPlan, FaultReport, Faults, Fired, Rpc};
 use append::Connection;
+use effect::Door;
 use names::Target;
 use quota::Quotas;
 use refusal::known;
+use state::State;
 use stream::Stream;
 
 pub use append::{ConnectionId, Event, Output};
 pub use behaviour::Behaviour;
+pub use effect::{Effect, Journal, NotKept};
 pub use history::{Call, CallLog, Visibility, VisibilityLog};
 pub use refusal::{Code, Refusal};
 pub use stream::{StreamInfo, StreamKind};
@@ -21,10 +22,13 @@ pub use switches::{FlushBelow, FlushUnset, MissingTable, Switches};
 
 mod append;
 mod behaviour;
+mod changes;
+mod effect;
 mod history;
 mod names;
 mod quota;
 mod refusal;
+mod state;
 mod stream;
 mod switches;
 mod unary;
@@ -32,18 +36,18 @@ mod unary;
 /// Everything the emulator knows. It does no I/O, reads no clock and draws no random number.
 #[derive(Debug, Default)]
 pub struct Machine {
-    /// Datasets and tables.
-    pub catalog: Catalog,
+    /// What lasts.
+    state: State,
+    door: Door,
     switches: Switches,
     faults: Faults,
-    /// By full name.
-    streams: BTreeMap<String, Stream>,
-    streams_ever: u64,
     /// Makes stream ids differ between runs.
     seed: u128,
     connections: BTreeMap<ConnectionId, Connection>,
     connections_ever: u64,
     quotas: Quotas,
+    /// Whose application stream is whose, by full name.
+    holders: BTreeMap<String, ConnectionId>,
     visible: VisibilityLog,
     calls: CallLog,
 }
@@ -77,24 +81,9 @@ impl Machine {
         }
     }
 
-    /// Makes rows visible that did not come over a write stream (`insertAll`, a query's INSERT). They have the
-    /// table's canonical Arrow schema.
-    ///
-    /// # Errors
-    /// `NotFound`, `WrongColumns`.
-    pub fn publish(&mut self, table: &TableRef, rows: RecordBatch, now: Millis) -> Result<(), CatalogError> {
-        let from = self.catalog.table(table)?.row_count();
-        let to = from + rows.num_rows() as u64;
-        self.catalog.push_rows(table, rows, now)?;
-        let table = table.clone();
-        self.record_visible(Visibility {
-            at_ms: now,
-            table,
-            stream: None,
-            from,
-            to,
-        });
-        Ok(())
+    /// Datasets and tables.
+    pub fn catalog(&self) -> &Catalog {
+        self.state.catalog()
     }
 
     /// What became visible, in order.
@@ -114,12 +103,15 @@ impl Machine {
 
     /// Every live stream, by name.
     pub fn streams(&self) -> Vec<StreamInfo> {
-        self.streams.values().map(Stream::info).collect()
+        let streams = self.state.streams().iter();
+        streams
+            .map(|(name, stream)| stream.info(self.holders.contains_key(name)))
+            .collect()
     }
 
     /// How many streams were ever created.
     pub fn streams_created(&self) -> u64 {
-        self.streams_ever
+        self.state.streams_ever()
     }
 
     /// How many `AppendRows` calls are open.
@@ -149,8 +141,13 @@ impl Machine {
 
     /// Lets time pass: closes idle `AppendRows` calls and forgets streams whose life is over.
     pub fn tick(&mut self, now: Millis) -> Vec<Output> {
-        let switches = &self.switches;
-        self.streams.retain(|_, stream| !stream.expired(switches, now));
+        let streams = self.state.streams().iter();
+        let over = streams.filter(|(_, stream)| stream.expired(&self.switches, now));
+        let streams: Vec<_> = over.map(|(name, _)| name.clone()).collect();
+        if !streams.is_empty() {
+            // What cannot be kept is not forgotten, which costs nothing: a stream whose life is over answers no more.
+            drop(self.apply(&Effect::StreamsForgotten { streams }));
+        }
         self.close_idle(now)
     }
 
@@ -227,7 +224,7 @@ impl Machine {
 
     /// Without the routing header a request goes to the US, which knows no tables of other places.
     fn check_routing(&self, header: Option<&str>, table: &TableRef) -> Result<(), Refusal> {
-        let Ok(dataset) = self.catalog.dataset(&table.dataset_ref()) else {
+        let Ok(dataset) = self.catalog().dataset(&table.dataset_ref()) else {
             return Ok(());
         };
         let needed = self.switches.routing_header_required && self.keeps(Behaviour::RoutingHeaderNeeded);
@@ -239,7 +236,7 @@ impl Machine {
     }
 
     fn table(&self, name: &TableRef) -> Result<&Table, Refusal> {
-        self.catalog
+        self.catalog()
             .table(name)
             .map_err(|error| match self.switches.missing_table {
                 _ if !self.keeps(Behaviour::MissingTableNotFound) => {
@@ -251,7 +248,7 @@ impl Machine {
     }
 
     /// The live stream, of the table as it is now. A table created again has none of the old one's streams.
-    fn stream(&mut self, target: &Target, now: Millis) -> Result<&mut Stream, Refusal> {
+    fn stream(&self, target: &Target, now: Millis) -> Result<&Stream, Refusal> {
         let table_id = self.table(&target.table)?.id;
         let known = self.keeps(Behaviour::UnknownStreamNotFound);
         let not_found = || {
@@ -262,7 +259,7 @@ impl Machine {
             }
         };
         let dies = self.keeps(Behaviour::StreamsDieWithTable);
-        let stream = self.streams.get_mut(&target.name).ok_or_else(not_found)?;
+        let stream = self.state.streams().get(&target.name).ok_or_else(not_found)?;
         if stream.table_id != table_id && dies {
             return Err(known::table_recreated(&target.table.path(), &target.name));
         }
@@ -270,27 +267,5 @@ impl Machine {
             return Err(not_found());
         }
         Ok(stream)
-    }
-
-    /// Makes a stream's rows up to `to` (exclusive) visible.
-    fn publish_stream(&mut self, target: &Target, to: u64, now: Millis) -> Result<(), Refusal> {
-        let stream = self.stream(target, now)?;
-        let from = stream.visible;
-        let batches = stream.publish(to);
-        let to = stream.visible;
-        for batch in batches {
-            self.catalog
-                .push_rows(&target.table, batch, now)
-                .map_err(|error| Refusal::new(Code::Internal, error.to_string()))?;
-        }
-        let (table, stream) = (target.table.clone(), Some(target.name.clone()));
-        self.record_visible(Visibility {
-            at_ms: now,
-            table,
-            stream,
-            from,
-            to,
-        });
-        Ok(())
     }
 }

@@ -2,12 +2,13 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
 
 use super::refusal::Refusal;
 use crate::catalog::TableRef;
 
 /// Where an append or a stream RPC goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Target {
     /// The table, without decorator.
     pub(super) table: TableRef,

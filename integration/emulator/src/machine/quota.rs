@@ -105,7 +105,7 @@ impl Machine {
     }
 
     fn home(&self, table: &TableRef) -> Home {
-        let dataset = self.catalog.dataset(&table.dataset_ref());
+        let dataset = self.catalog().dataset(&table.dataset_ref());
         let location = dataset.map(|dataset| dataset.location.to_lowercase());
         (table.project.clone(), location.unwrap_or_default())
     }

@@ -4,15 +4,16 @@ use std::collections::VecDeque;
 
 use arrow_array::RecordBatch;
 use bigquery_write_proto::wire::write_stream::Type;
+use serde::{Deserialize, Serialize};
 
-use super::ConnectionId;
 use super::behaviour::Behaviour;
 use super::names::Target;
 use super::switches::Switches;
 use crate::catalog::Millis;
+use crate::schema::{Schema, conform};
 
 /// Kind of an application-created stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum StreamKind {
     /// Visible when appended.
@@ -24,8 +25,8 @@ pub enum StreamKind {
 }
 
 /// An application-created stream.
-#[derive(Debug)]
-pub(super) struct Stream {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stream {
     pub(super) target: Target,
     pub(super) table_id: u64,
     pub(super) kind: StreamKind,
@@ -36,13 +37,13 @@ pub(super) struct Stream {
     pub(super) visible: u64,
     pub(super) finalized: bool,
     pub(super) committed_ms: Option<Millis>,
-    pub(super) connection: Option<ConnectionId>,
     /// Rows visible..end.
+    #[serde(skip)]
     held: VecDeque<RecordBatch>,
 }
 
 /// A stream as the handle and the pages show it.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StreamInfo {
     /// Full name.
     pub name: String,
@@ -91,7 +92,6 @@ impl Stream {
             visible: 0,
             finalized: false,
             committed_ms: None,
-            connection: None,
             held: VecDeque::new(),
         }
     }
@@ -129,7 +129,20 @@ impl Stream {
         published
     }
 
-    pub(super) fn info(&self) -> StreamInfo {
+    /// Whether the rows held back can take these columns.
+    pub(super) fn takes(&self, schema: &Schema) -> bool {
+        self.held.iter().all(|rows| conform(rows, schema).is_ok())
+    }
+
+    /// Gives the rows held back the columns of their table.
+    pub(super) fn conform(&mut self, schema: &Schema) -> Result<(), String> {
+        for rows in &mut self.held {
+            *rows = conform(rows, schema).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn info(&self, connected: bool) -> StreamInfo {
         StreamInfo {
             name: self.target.name.clone(),
             kind: self.kind,
@@ -137,7 +150,7 @@ impl Stream {
             flushed: self.visible,
             finalized: self.finalized,
             committed: self.committed_ms.is_some(),
-            connected: self.connection.is_some(),
+            connected,
         }
     }
 }

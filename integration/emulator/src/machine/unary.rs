@@ -9,6 +9,7 @@ use bigquery_write_proto::wire::{
 };
 
 use super::behaviour::Behaviour;
+use super::effect::Effect;
 use super::history::Call;
 use super::names::{self, Target};
 use super::refusal::{Code, Refusal, known};
@@ -174,19 +175,16 @@ impl Machine {
             ))
         })?;
         self.charge_create(now, table)?;
-        let name = format!(
-            "{parent}/streams/{}",
-            names::stream_id(self.seed, self.streams_ever)
-        );
+        let number = self.state.streams_ever();
+        let name = format!("{parent}/streams/{}", names::stream_id(self.seed, number));
         let name = asked.map_or(name, str::to_owned);
-        self.streams_ever += 1;
         let target = Target {
             table: table.clone(),
-            name: name.clone(),
+            name,
             default: false,
         };
-        self.streams
-            .insert(name, Stream::new(target.clone(), table_id, kind, now));
+        let stream = Box::new(Stream::new(target.clone(), table_id, kind, now));
+        self.apply(&Effect::StreamCreated { stream, number })?;
         let mut answer = self.describe(&target, now)?;
         if self.keeps(Behaviour::CreateAnswersSchema) {
             answer.table_schema = Some(self.table(table)?.schema.to_wire());
@@ -194,7 +192,7 @@ impl Machine {
         Ok(answer)
     }
 
-    fn describe(&mut self, target: &Target, now: Millis) -> Result<WriteStream, Refusal> {
+    fn describe(&self, target: &Target, now: Millis) -> Result<WriteStream, Refusal> {
         let location = self.location(&target.table);
         let stream = self.stream(target, now)?;
         let commit_ms = match stream.kind {
@@ -230,7 +228,7 @@ impl Machine {
         if !self.keeps(Behaviour::LocationAnswered) {
             return String::new();
         }
-        self.catalog
+        self.catalog()
             .dataset(&table.dataset_ref())
             .map(|dataset| dataset.location.clone())
             .unwrap_or_default()
@@ -248,15 +246,23 @@ impl Machine {
         if stream.finalized && twice {
             return Err(known::finalized(&target.name));
         }
-        stream.finalized = true;
         let rows = if all || stream.kind == StreamKind::Pending {
             stream.end
         } else {
             stream.visible
         };
+        if !stream.finalized {
+            let stream = target.name.clone();
+            self.apply(&Effect::StreamFinalized { stream })?;
+        }
         let everything = !self.keeps(Behaviour::FinalizeShowsNothing);
         if everything || !self.keeps(Behaviour::CommittedVisibleAtOnce) {
-            self.publish_stream(target, u64::MAX, now)?;
+            self.apply(&Effect::StreamFlushed {
+                stream: target.name.clone(),
+                to: u64::MAX,
+                at_ms: now,
+                revision: self.catalog().next_revision(),
+            })?;
         }
         Ok(FinalizeWriteStreamResponse {
             row_count: if counts { signed(rows) } else { 0 },
@@ -317,25 +323,36 @@ impl Machine {
         if last >= stream.end && keeps(Behaviour::FlushBeyondEndRefused) {
             return Err(known::flush_beyond(&target.name, offset));
         }
+        let visible = stream.visible;
         if switches.flush_renews_life {
-            stream.traffic_ms = now;
+            let stream = target.name.clone();
+            self.apply(&Effect::StreamUsed { stream, at_ms: now })?;
         }
-        let again = match stream.visible {
-            visible if last >= visible => FlushBelow::Ok,
-            visible if last + 1 == visible => switches.flush_again,
-            _ => switches.flush_below,
-        };
-        if again == FlushBelow::AlreadyExists {
-            let text = format!("Offset {offset} was flushed already. Entity: {}", target.name);
-            return Err(Refusal::new(Code::AlreadyExists, text));
+        if last < visible {
+            let again = if last + 1 == visible {
+                switches.flush_again
+            } else {
+                switches.flush_below
+            };
+            if again == FlushBelow::AlreadyExists {
+                let text = format!("Offset {offset} was flushed already. Entity: {}", target.name);
+                return Err(Refusal::new(Code::AlreadyExists, text));
+            }
         }
         if !keeps(Behaviour::FlushShowsRowsOnce) {
             let again = self.table(&target.table)?.all_rows();
             self.publish(&target.table, again, now)
                 .map_err(|error| Refusal::new(Code::Internal, error.to_string()))?;
         }
-        let inclusive = keeps(Behaviour::FlushIsInclusive);
-        self.publish_stream(target, last.saturating_add(u64::from(inclusive)), now)?;
+        let to = last.saturating_add(u64::from(keeps(Behaviour::FlushIsInclusive)));
+        if to > visible {
+            self.apply(&Effect::StreamFlushed {
+                stream: target.name.clone(),
+                to,
+                at_ms: now,
+                revision: self.catalog().next_revision(),
+            })?;
+        }
         Ok(FlushRowsResponse { offset })
     }
 
@@ -372,17 +389,18 @@ impl Machine {
                 stream_errors,
             });
         }
-        for target in &targets {
-            self.publish_stream(target, u64::MAX, now)?;
-            self.stream(target, now)?.committed_ms = Some(now);
-        }
+        self.apply(&Effect::StreamsCommitted {
+            streams: targets.into_iter().map(|target| target.name).collect(),
+            at_ms: now,
+            revision: self.catalog().next_revision(),
+        })?;
         Ok(BatchCommitWriteStreamsResponse {
             commit_time: Some(timestamp(now)),
             stream_errors,
         })
     }
 
-    fn committable(&mut self, table: &TableRef, name: &str, now: Millis) -> Result<Target, StorageError> {
+    fn committable(&self, table: &TableRef, name: &str, now: Millis) -> Result<Target, StorageError> {
         let refuse = |code: StorageErrorCode, text: String| StorageError {
             code: code as i32,
             entity: names::shorten(name),

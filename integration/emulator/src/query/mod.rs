@@ -152,7 +152,7 @@ impl Asked {
         let mut query = tables::parse(&self.sql)?;
         let names = tables::resolve(&mut query, &self.project, self.default_dataset.as_ref())?;
         let snapshot = self.shared.with(|machine| {
-            let table = |name| Snapshot::take(&machine.catalog, name);
+            let table = |name| Snapshot::take(&machine.catalog(), name);
             names.into_iter().map(table).collect::<Result<_, _>>()
         })?;
         engine::run(query, snapshot).await

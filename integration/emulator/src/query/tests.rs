@@ -16,8 +16,7 @@ use crate::schema::{Column, Kind, Mode};
 /// `p.d.Users` (userId, Name, tags, payload, score) of three rows, and `p.d.orders` (id, user_id) of two.
 fn shared() -> Shared {
     let mut machine = Machine::default();
-    let catalog = &mut machine.catalog;
-    catalog
+    machine
         .create_dataset(&DatasetRef::new("p", "d"), "EU", Map::new(), 0)
         .unwrap();
     let text = || Kind::String { max_length: None };
@@ -53,8 +52,8 @@ fn shared() -> Shared {
         Arc::new(Int64Array::from(vec![Some(3), None])),
     ];
     let orders_rows = RecordBatch::try_new(orders.arrow(), columns).unwrap();
-    catalog.create_table(&users_ref, users, Map::new(), 0).unwrap();
-    catalog.create_table(&orders_ref, orders, Map::new(), 0).unwrap();
+    machine.create_table(&users_ref, users, Map::new(), 0).unwrap();
+    machine.create_table(&orders_ref, orders, Map::new(), 0).unwrap();
     for row in 0..3 {
         machine.publish(&users_ref, users_rows.slice(row, 1), 0).unwrap();
     }
@@ -245,7 +244,7 @@ async fn failures_say_what_is_wrong_in_bigquerys_words() {
 async fn a_query_sees_one_moment_and_leaves_the_machine_free_while_it_runs() {
     let shared = shared();
     let table = TableRef::new("p", "d", "orders");
-    let rows = shared.with(|machine| machine.catalog.table(&table).unwrap().all_rows());
+    let rows = shared.with(|machine| machine.catalog().table(&table).unwrap().all_rows());
     for _ in 0..9 {
         shared
             .with(|machine| machine.publish(&table, rows.clone(), 1))

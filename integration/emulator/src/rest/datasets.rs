@@ -45,7 +45,7 @@ pub(super) async fn insert(
     let name = DatasetRef::new(project, id);
     let now = api.shared.now();
     api.shared.with(|machine| {
-        let dataset = machine.catalog.create_dataset(&name, &location, body, now)?;
+        let dataset = machine.create_dataset(&name, &location, body, now)?;
         Ok(Json(resource(&name, dataset)))
     })
 }
@@ -56,7 +56,7 @@ pub(super) async fn get(
 ) -> Result<Json<Value>, ApiError> {
     let name = DatasetRef::new(project, dataset);
     api.shared
-        .with(|machine| Ok(Json(resource(&name, machine.catalog.dataset(&name)?))))
+        .with(|machine| Ok(Json(resource(&name, machine.catalog().dataset(&name)?))))
 }
 
 pub(super) async fn delete(
@@ -67,7 +67,7 @@ pub(super) async fn delete(
     let name = DatasetRef::new(project, dataset);
     let with_tables = params.flag("deleteContents");
     api.shared
-        .with(|machine| machine.catalog.delete_dataset(&name, with_tables))?;
+        .with(|machine| machine.delete_dataset(&name, with_tables))?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -77,7 +77,7 @@ pub(super) async fn list(
     params: Params,
 ) -> Result<Json<Value>, ApiError> {
     let entries = api.shared.with(|machine| {
-        let datasets = machine.catalog.datasets_of(&project);
+        let datasets = machine.catalog().datasets_of(&project);
         datasets.map(|(name, dataset)| entry(name, dataset)).collect()
     });
     let (entries, next) = list_page(entries, &params)?;

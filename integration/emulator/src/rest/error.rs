@@ -83,6 +83,7 @@ impl From<CatalogError> for ApiError {
             CatalogError::InvalidName { .. }
             | CatalogError::InvalidSchema(_)
             | CatalogError::WrongColumns(_) => Self::invalid(message),
+            CatalogError::NotKept(_) => Self::new(500, "internalError", message),
         }
     }
 }

@@ -56,7 +56,7 @@ pub(super) async fn insert(
     let name = TableRef::new(project, dataset, id);
     let now = api.shared.now();
     api.shared.with(|machine| {
-        machine.catalog.create_table(&name, schema, body, now)?;
+        machine.create_table(&name, schema, body, now)?;
         described(machine, &name)
     })
 }
@@ -74,7 +74,7 @@ pub(super) async fn delete(
     Path((project, dataset, table)): Path<(String, String, String)>,
 ) -> Result<StatusCode, ApiError> {
     let name = TableRef::new(project, dataset, table);
-    api.shared.with(|machine| machine.catalog.delete_table(&name))?;
+    api.shared.with(|machine| machine.delete_table(&name))?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -85,7 +85,7 @@ pub(super) async fn list(
 ) -> Result<Json<Value>, ApiError> {
     let dataset = DatasetRef::new(project, dataset);
     let entries: Vec<Value> = api.shared.with(|machine| {
-        let tables = &machine.catalog.dataset(&dataset)?.tables;
+        let tables = &machine.catalog().dataset(&dataset)?.tables;
         let name = |table| TableRef::new(&dataset.project, &dataset.dataset, table);
         Ok::<_, ApiError>(tables.iter().map(|(id, table)| entry(&name(id), table)).collect())
     })?;
@@ -111,7 +111,7 @@ pub(super) async fn data(
     let name = TableRef::new(project, dataset, table);
     let (start, most) = (params.start()?, params.number("maxResults")?);
     let (batches, total, etag, selected) = api.shared.with(|machine| {
-        let table = machine.catalog.table(&name)?;
+        let table = machine.catalog().table(&name)?;
         let selected = params
             .text("selectedFields")
             .map(|fields| select(&table.schema, fields));
@@ -160,8 +160,8 @@ fn project_all(batches: &[RecordBatch], columns: &[usize]) -> Result<Vec<RecordB
 }
 
 fn described(machine: &Machine, name: &TableRef) -> Result<Json<Value>, ApiError> {
-    let table = machine.catalog.table(name)?;
-    let location = &machine.catalog.dataset(&name.dataset_ref())?.location;
+    let table = machine.catalog().table(name)?;
+    let location = &machine.catalog().dataset(&name.dataset_ref())?.location;
     Ok(Json(resource(name, table, location)))
 }
 

@@ -45,7 +45,7 @@ impl World {
                 Arc::new(TimestampMicrosecondArray::from(vec![id * 1_500_000]).with_timezone("UTC")),
             ];
             world.shared.with(|machine| {
-                let schema = machine.catalog.table(&table).unwrap().schema.arrow();
+                let schema = machine.catalog().table(&table).unwrap().schema.arrow();
                 let batch = RecordBatch::try_new(schema, columns).unwrap();
                 machine.publish(&table, batch, NOW).unwrap();
             });

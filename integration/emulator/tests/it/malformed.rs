@@ -133,7 +133,7 @@ fn ten_thousand_damaged_arrow_messages_are_errors_or_rows_and_never_a_panic() {
         world.send(connection, &request(STREAM, None, &good())),
         "appended"
     );
-    let all = world.machine.catalog.table(&table).unwrap().all_rows();
+    let all = world.machine.catalog().table(&table).unwrap().all_rows();
     assert_eq!(
         all.slice(all.num_rows() - 20, 20).column(0).to_data(),
         good().column(0).to_data()

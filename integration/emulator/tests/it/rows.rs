@@ -35,7 +35,7 @@ fn append_with(switches: Switches, columns: Vec<Column>, batch: &RecordBatch) ->
     let said = world
         .send(connection, &request(STREAM, None, batch))
         .replace("projects/p/datasets/d/tables/w/streams/_default", "W");
-    (said, world.machine.catalog.table(&table).unwrap().all_rows())
+    (said, world.machine.catalog().table(&table).unwrap().all_rows())
 }
 
 pub(crate) fn column(name: &str, kind: Kind) -> Column {
@@ -568,7 +568,7 @@ fn only_one_plain_record_batch_message_is_taken() {
         try_rows(&dictionary, rows),
         wrong("field \"n\" is dictionary-encoded, which is not supported")
     );
-    assert_eq!(world.machine.catalog.table(&table).unwrap().row_count(), 0);
+    assert_eq!(world.machine.catalog().table(&table).unwrap().row_count(), 0);
 }
 
 #[test]

@@ -75,16 +75,14 @@ impl World {
         };
         let name = TableRef::new("p", dataset, table);
         let (dataset, now) = (name.dataset_ref(), self.now);
-        if self.machine.catalog.dataset(&dataset).is_err() {
+        if self.machine.catalog().dataset(&dataset).is_err() {
             self.machine
-                .catalog
                 .create_dataset(&dataset, location, Default::default(), now)
                 .unwrap();
         }
-        let created =
-            self.machine
-                .catalog
-                .create_table(&name, Schema { columns }, Default::default(), self.now);
+        let created = self
+            .machine
+            .create_table(&name, Schema { columns }, Default::default(), self.now);
         created.unwrap();
         name
     }
@@ -272,7 +270,7 @@ impl World {
     pub(crate) fn visible(&self) -> Vec<i64> {
         let rows = self
             .machine
-            .catalog
+            .catalog()
             .table(&TableRef::new("p", "d", "t"))
             .unwrap()
             .all_rows();

@@ -60,7 +60,7 @@ pub(super) const FACTS: &[Fact] = &[
             let (s, c) = (w.create(Type::Buffered), w.open());
             w.append(c, &s, None, 2);
             let table = TableRef::new("p", "d", "t");
-            w.machine.catalog.delete_table(&table).unwrap();
+            w.machine.delete_table(&table).unwrap();
             let mut said = vec![w.flush(&s, 1), w.append(c, &s, None, 1)];
             w.machine.switches_mut().missing_table = MissingTable::PermissionDenied;
             said.push(w.flush(&s, 1));

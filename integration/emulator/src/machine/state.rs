@@ -1,0 +1,167 @@
+//! What lasts: the catalog and the streams. Everybody reads it; only effects change it.
+
+use std::collections::BTreeMap;
+
+use arrow_array::RecordBatch;
+
+use super::effect::Effect;
+use super::history::Visibility;
+use super::stream::Stream;
+use crate::catalog::{Catalog, Millis, Table, TableRef};
+
+/// What a restarted emulator has again.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    catalog: Catalog,
+    /// By full name.
+    streams: BTreeMap<String, Stream>,
+    streams_ever: u64,
+}
+
+/// What became visible; or what about an effect contradicts the state.
+type Applied = Result<Vec<Visibility>, String>;
+
+impl State {
+    /// Datasets and tables.
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// Every stream, by full name.
+    pub(crate) fn streams(&self) -> &BTreeMap<String, Stream> {
+        &self.streams
+    }
+
+    /// How many streams were ever created.
+    pub(crate) fn streams_ever(&self) -> u64 {
+        self.streams_ever
+    }
+
+    /// Lets an effect happen.
+    ///
+    /// # Errors
+    /// It contradicts the state: it was not decided on this one.
+    pub(super) fn apply(&mut self, effect: &Effect) -> Applied {
+        match effect {
+            Effect::DatasetSet { name, dataset } => self.catalog.set_dataset(name, dataset.clone()),
+            Effect::DatasetDeleted { name } => self.catalog.remove_dataset(name),
+            Effect::TableCreated { name, table } => self
+                .catalog
+                .put_table(name, Table::clone(table))
+                .map_err(|error| error.to_string())?,
+            Effect::TableChanged { name, table } => self.change_table(name, table)?,
+            Effect::TableDeleted { name } => self
+                .catalog
+                .remove_table(name)
+                .map_err(|error| error.to_string())?,
+            Effect::RowsPublished {
+                table,
+                rows,
+                at_ms,
+                revision,
+            } => return self.publish(table, rows, *at_ms, *revision),
+            Effect::StreamCreated { stream, number } => {
+                self.streams
+                    .insert(stream.target.name.clone(), Stream::clone(stream));
+                self.streams_ever = self.streams_ever.max(number + 1);
+            }
+            Effect::RowsAppended {
+                stream,
+                rows,
+                visible,
+                at_ms,
+                revision,
+            } => {
+                let stands = self.stream_mut(stream)?;
+                stands.traffic_ms = *at_ms;
+                stands.hold(rows.clone());
+                if *visible {
+                    return self.flush(stream, u64::MAX, *at_ms, *revision);
+                }
+            }
+            Effect::StreamUsed { stream, at_ms } => self.stream_mut(stream)?.traffic_ms = *at_ms,
+            Effect::StreamFlushed {
+                stream,
+                to,
+                at_ms,
+                revision,
+            } => return self.flush(stream, *to, *at_ms, *revision),
+            Effect::StreamFinalized { stream } => self.stream_mut(stream)?.finalized = true,
+            Effect::StreamsCommitted {
+                streams,
+                at_ms,
+                revision,
+            } => {
+                let mut changes = Vec::new();
+                for stream in streams {
+                    changes.extend(self.flush(stream, u64::MAX, *at_ms, *revision)?);
+                    self.stream_mut(stream)?.committed_ms = Some(*at_ms);
+                }
+                return Ok(changes);
+            }
+            Effect::StreamsForgotten { streams } => {
+                streams.iter().for_each(|name| drop(self.streams.remove(name)));
+            }
+            Effect::Counted {
+                tables,
+                revisions,
+                streams,
+            } => {
+                self.catalog.count(*tables, *revisions);
+                self.streams_ever = self.streams_ever.max(*streams);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn change_table(&mut self, name: &TableRef, table: &Table) -> Result<(), String> {
+        let held = self.streams.values_mut();
+        for stream in held.filter(|stream| stream.table_id == table.id) {
+            stream.conform(&table.schema)?;
+        }
+        self.catalog
+            .change_table(name, table.clone())
+            .map_err(|error| error.to_string())
+    }
+
+    fn publish(&mut self, table: &TableRef, rows: &RecordBatch, at_ms: Millis, revision: u64) -> Applied {
+        let from = self
+            .catalog
+            .push_rows(table, rows.clone(), at_ms, revision)
+            .map_err(|error| error.to_string())?;
+        Ok(vec![Visibility {
+            at_ms,
+            table: table.clone(),
+            stream: None,
+            from,
+            to: from + rows.num_rows() as u64,
+        }])
+    }
+
+    fn flush(&mut self, name: &str, to: u64, at_ms: Millis, revision: u64) -> Applied {
+        let stream = self
+            .streams
+            .get_mut(name)
+            .ok_or_else(|| format!("there is no stream {name}"))?;
+        let table = stream.target.table.clone();
+        let from = stream.visible;
+        for batch in stream.publish(to) {
+            self.catalog
+                .push_rows(&table, batch, at_ms, revision)
+                .map_err(|error| error.to_string())?;
+        }
+        Ok(vec![Visibility {
+            at_ms,
+            table,
+            stream: Some(name.to_owned()),
+            from,
+            to: stream.visible,
+        }])
+    }
+
+    fn stream_mut(&mut self, name: &str) -> Result<&mut Stream, String> {
+        self.streams
+            .get_mut(name)
+            .ok_or_else(|| format!("there is no stream {name}"))
+    }
+}
