@@ -56,10 +56,27 @@ pub struct Table {
     pub rest: Map<String, Value>,
     /// Grows with each change; see [`Table::etag`].
     pub revision: u64,
+    /// Counts the changes of its columns.
+    #[serde(default)]
+    pub schema_version: u64,
+    /// What its columns were, oldest first: those who append learn of a change late.
+    #[serde(default)]
+    earlier: Vec<Earlier>,
     #[serde(skip)]
     rows: Vec<RecordBatch>,
     #[serde(skip)]
     row_count: u64,
+}
+
+/// Earlier columns kept of a table.
+const EARLIER: usize = 64;
+
+/// Columns that a table has no more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Earlier {
+    schema: Schema,
+    version: u64,
+    until_ms: Millis,
 }
 
 /// `project.dataset`.
@@ -216,6 +233,8 @@ impl Catalog {
             modified_ms: now,
             rest,
             revision: self.next_revision(),
+            schema_version: 0,
+            earlier: Vec::new(),
             rows: Vec::new(),
             row_count: 0,
         })
@@ -233,6 +252,17 @@ impl Catalog {
         if !before.rows.iter().all(|rows| conform(rows, &schema).is_ok()) {
             return Err(CatalogError::WrongColumns(Entity::Table(name.clone())));
         }
+        let mut earlier = before.earlier.clone();
+        let changed = before.schema != schema;
+        if changed {
+            earlier.push(Earlier {
+                schema: before.schema.clone(),
+                version: before.schema_version,
+                until_ms: now,
+            });
+            let surplus = earlier.len().saturating_sub(EARLIER);
+            earlier.drain(..surplus);
+        }
         Ok(Table {
             id: before.id,
             schema,
@@ -240,6 +270,8 @@ impl Catalog {
             modified_ms: now,
             rest,
             revision: self.next_revision(),
+            schema_version: before.schema_version + u64::from(changed),
+            earlier,
             rows: Vec::new(),
             row_count: 0,
         })
@@ -349,6 +381,14 @@ impl Table {
     /// Visible rows in the order in which they became visible, in the schema's canonical Arrow types.
     pub fn rows(&self) -> &[RecordBatch] {
         &self.rows
+    }
+
+    /// Its columns as they were known at that time, and their version.
+    pub(crate) fn known_at(&self, at_ms: Millis) -> (&Schema, u64) {
+        let earlier = self.earlier.iter().find(|earlier| earlier.until_ms > at_ms);
+        earlier.map_or((&self.schema, self.schema_version), |earlier| {
+            (&earlier.schema, earlier.version)
+        })
     }
 
     /// How many rows are visible.

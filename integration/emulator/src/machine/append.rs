@@ -2,7 +2,7 @@
 
 use arrow_array::RecordBatch;
 use bigquery_write_proto::wire::{
-    AppendRowsRequest, AppendRowsResponse,
+    AppendRowsRequest, AppendRowsResponse, TableSchema,
     append_rows_request::Rows,
     append_rows_response::{AppendResult, Response},
 };
@@ -20,6 +20,7 @@ use super::{CallMeta, Machine};
 use crate::catalog::{Millis, TableRef};
 use crate::faults::{Fired, Rpc};
 use crate::rows::Writer;
+use crate::schema::conform;
 
 /// One `AppendRows` call, numbered in the order of their opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,6 +58,8 @@ pub(super) struct Connection {
     writer: Option<Writer>,
     /// It has named two destinations: each request must name its own from then on.
     switched: bool,
+    /// Version of the table's columns that it has been told.
+    told: Option<u64>,
 }
 
 impl Machine {
@@ -71,6 +74,7 @@ impl Machine {
             target: None,
             writer: None,
             switched: false,
+            told: None,
         };
         self.connections.insert(id, connection);
         id
@@ -91,7 +95,8 @@ impl Machine {
             answered => {
                 let name = connection.target.as_ref().map(|target| target.name.clone());
                 let name = name.filter(|_| self.keeps(Behaviour::EchoesStream));
-                Event::Answer(Box::new(respond(answered, name)))
+                let updated_schema = self.news(now, &mut connection, &answered);
+                Event::Answer(Box::new(respond(answered, name, updated_schema)))
             }
         };
         let event = fired.lose.map_or(event, |lost| Event::End(Some(lost)));
@@ -289,6 +294,10 @@ impl Machine {
         }
         let goes_on = self.keeps(Behaviour::AnyProcessGoesOn);
         let wins = self.keeps(Behaviour::NewestConnectionWins);
+        let table = self.table(&target.table)?;
+        if table.schema_version > 0 && !self.keeps(Behaviour::StreamsOutliveChanges) {
+            return Err(known::table_recreated(&target.table.path(), &target.name));
+        }
         let stream = self.stream(target, now)?;
         if stream.end > 0 && !self.holders.contains_key(&target.name) && !goes_on {
             return Err(known::stream_not_found(&target.name));
@@ -312,7 +321,7 @@ impl Machine {
             );
             return Err(Refusal::invalid(text).in_band(true));
         }
-        let rows = self.decode(connection, rows, target)?;
+        let rows = self.decode(now, connection, rows, target)?;
         let from = self.table(&target.table)?.row_count();
         if !self.keeps(Behaviour::DefaultStreamVisibleAtOnce) {
             return Ok(None);
@@ -346,7 +355,7 @@ impl Machine {
             StreamKind::Committed => self.keeps(Behaviour::CommittedVisibleAtOnce),
             StreamKind::Buffered | StreamKind::Pending => !self.keeps(Behaviour::HeldUntilPublished),
         };
-        let offered = self.offer(connection, offset, rows, target, end);
+        let offered = self.offer(now, connection, offset, rows, target, end);
         let stream = target.name.clone();
         let effect = match &offered {
             Ok(rows) => Effect::RowsAppended {
@@ -390,9 +399,38 @@ impl Machine {
         Err(refusal)
     }
 
+    /// Of which time those who append know a table's columns.
+    pub(super) fn knowledge_ms(&self, now: Millis) -> Millis {
+        if self.keeps(Behaviour::AppendersLearnLate) {
+            now.saturating_sub(self.switches.schema_lag_ms)
+        } else {
+            now
+        }
+    }
+
+    /// The table's columns, if they are news to the connection.
+    fn news(
+        &self,
+        now: Millis,
+        connection: &mut Connection,
+        answered: &Result<Option<u64>, Refusal>,
+    ) -> Option<TableSchema> {
+        let table = self.table(connection.table()?).ok()?;
+        let (schema, version) = table.known_at(self.knowledge_ms(now));
+        let told = *connection.told.get_or_insert(version);
+        let success_only = self.keeps(Behaviour::UpdatedSchemaWithSuccessOnly);
+        let told_now =
+            told < version && self.keeps(Behaviour::UpdatedSchemaTold) && (answered.is_ok() || !success_only);
+        if told_now && !self.switches.updated_schema_repeats {
+            connection.told = Some(version);
+        }
+        told_now.then(|| schema.to_wire())
+    }
+
     /// Whether the stream takes these rows.
     fn offer(
         &self,
+        now: Millis,
         connection: &Connection,
         offset: Option<i64>,
         rows: &Bytes,
@@ -401,20 +439,33 @@ impl Machine {
     ) -> Result<RecordBatch, Refusal> {
         if self.switches.offset_before_schema {
             self.check_offset(target, end, offset)?;
-            self.decode(connection, rows, target)
+            self.decode(now, connection, rows, target)
         } else {
-            let decoded = self.decode(connection, rows, target)?;
+            let decoded = self.decode(now, connection, rows, target)?;
             self.check_offset(target, end, offset)?;
             Ok(decoded)
         }
     }
 
-    fn decode(&self, connection: &Connection, rows: &Bytes, target: &Target) -> Result<RecordBatch, Refusal> {
+    fn decode(
+        &self,
+        now: Millis,
+        connection: &Connection,
+        rows: &Bytes,
+        target: &Target,
+    ) -> Result<RecordBatch, Refusal> {
         let Some(writer) = &connection.writer else {
             return Err(no_writer_schema(&target.name));
         };
-        let schema = &self.table(&target.table)?.schema;
+        let table = self.table(&target.table)?;
+        let (schema, version) = table.known_at(self.knowledge_ms(now));
+        let old = connection.told.is_some_and(|told| told < version);
+        if old && !self.keeps(Behaviour::OldWriterGoesOn) {
+            return Err(Refusal::invalid("The table has changed."));
+        }
         let decoded = writer.decode(rows, schema, &target.name, &self.switches)?;
+        let decoded = conform(&decoded, &table.schema)
+            .map_err(|error| Refusal::new(Code::Internal, error.to_string()))?;
         let empty = decoded.num_rows() == 0 && !self.switches.zero_rows_accepted;
         if empty && self.keeps(Behaviour::EmptyAppendRefused) {
             let text = format!("The request has no rows. Entity: {}", target.name);
@@ -496,6 +547,7 @@ impl Connection {
         if moved {
             // Another destination brings its own schema.
             self.writer = None;
+            self.told = None;
         }
         let schema = data
             .writer_schema
@@ -533,9 +585,14 @@ fn no_writer_schema(stream: &str) -> Refusal {
     ))
 }
 
-fn respond(answered: Result<Option<u64>, Refusal>, stream: Option<String>) -> AppendRowsResponse {
+fn respond(
+    answered: Result<Option<u64>, Refusal>,
+    stream: Option<String>,
+    updated_schema: Option<TableSchema>,
+) -> AppendRowsResponse {
     let mut response = AppendRowsResponse {
         write_stream: stream.unwrap_or_default(),
+        updated_schema,
         ..Default::default()
     };
     match answered {

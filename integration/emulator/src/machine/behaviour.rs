@@ -98,6 +98,20 @@ behaviours! {
     /// So has an unknown stream.
     UnknownStreamNotFound,
 
+    // Changes of columns (write-api.md 7.3).
+    /// A connection whose writer schema is older than the table goes on; unlearned, it is refused.
+    OldWriterGoesOn,
+    /// A connection is told of new columns.
+    UpdatedSchemaTold,
+    /// It is told with a success only; unlearned, with a duplicate too.
+    UpdatedSchemaWithSuccessOnly,
+    /// Those who append learn of new columns late; unlearned, at once.
+    AppendersLearnLate,
+    /// New columns are written on the streams there are; unlearned, a change is the end of them.
+    StreamsOutliveChanges,
+    /// GetWriteStream knows new columns before those who append do; unlearned, with them.
+    ViewKnowsFirst,
+
     // Quotas (write-api.md 4).
     /// CreateWriteStream has a quota.
     CreatesLimited,

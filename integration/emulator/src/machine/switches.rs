@@ -23,6 +23,11 @@ pub struct Switches {
     /// Bytes that a project may append in a location in a second; ten seconds' worth may come at once. Default none,
     /// so that the emulator holds up no client; BigQuery's are 3 GB in US and EU, 300 MB elsewhere (write-api.md 4).
     pub append_bytes_per_second: Option<u64>,
+    /// How long those who append do not know of a table's new columns. Default 10 s; BigQuery takes up to minutes
+    /// (write-api.md 7.3).
+    pub schema_lag_ms: Millis,
+    /// UNCONFIRMED: is `updated_schema` sent with every success until the connection is left, or once? Default once.
+    pub updated_schema_repeats: bool,
     /// An `AppendRows` call without traffic ends after this long. Default 600 s (write-api.md 3.6).
     pub idle_close_ms: Millis,
     /// Life of a BUFFERED stream without traffic. Default 7 days (write-api.md 2).
@@ -118,6 +123,8 @@ impl Default for Switches {
             create_streams_per_hour: Some(10_000),
             connections_per_project: None,
             append_bytes_per_second: None,
+            schema_lag_ms: 10_000,
+            updated_schema_repeats: false,
             idle_close_ms: 600_000,
             buffered_ttl_ms: 7 * 24 * HOUR,
             committed_ttl_ms: 3 * 24 * HOUR,

@@ -67,7 +67,13 @@ impl Machine {
                     machine.describe(target, now)?
                 };
                 if full || !machine.keeps(Behaviour::BasicViewHasNoSchema) {
-                    answer.table_schema = Some(machine.table(&target.table)?.schema.to_wire());
+                    let table = machine.table(&target.table)?;
+                    let known = if machine.keeps(Behaviour::ViewKnowsFirst) {
+                        &table.schema
+                    } else {
+                        table.known_at(machine.knowledge_ms(now)).0
+                    };
+                    answer.table_schema = Some(known.to_wire());
                 }
                 Ok(answer)
             },

@@ -87,6 +87,16 @@ impl World {
         name
     }
 
+    /// Gives `p.d.t` these columns beside `n`.
+    pub(crate) fn add_columns(&mut self, more: &[&str]) {
+        let table = TableRef::new("p", "d", "t");
+        let column = |name: &&str| Column::new(*name, Kind::Int64, Mode::Nullable);
+        let columns = ["n"].iter().chain(more).map(column).collect();
+        self.machine
+            .update_table(&table, Schema { columns }, Default::default(), self.now)
+            .unwrap();
+    }
+
     /// Creates a stream on `p.d.t`; it is called `S1`, `S2`... in what is written down.
     pub(crate) fn create(&mut self, kind: Type) -> String {
         let reply = self.try_create(TABLE, kind);
@@ -227,6 +237,10 @@ impl World {
             Some(Response::Error(status)) => self.status(status),
             None => "nothing".to_owned(),
         };
+        if let Some(schema) = &answer.updated_schema {
+            let names: Vec<_> = schema.fields.iter().map(|field| field.name.as_str()).collect();
+            said.push_str(&format!("; now {}", names.join(",")));
+        }
         for error in &answer.row_errors {
             said.push_str(&format!(
                 "; row {} {}: {}",
@@ -268,13 +282,17 @@ impl World {
 
     /// Column `n` of `p.d.t`, in the order of visibility.
     pub(crate) fn visible(&self) -> Vec<i64> {
-        let rows = self
-            .machine
-            .catalog()
-            .table(&TableRef::new("p", "d", "t"))
-            .unwrap()
-            .all_rows();
-        rows.column(0).as_primitive::<Int64Type>().values().to_vec()
+        self.rows()
+            .column(0)
+            .as_primitive::<Int64Type>()
+            .values()
+            .to_vec()
+    }
+
+    /// The rows of `p.d.t`.
+    pub(crate) fn rows(&self) -> RecordBatch {
+        let table = TableRef::new("p", "d", "t");
+        self.machine.catalog().table(&table).unwrap().all_rows()
     }
 }
 

@@ -13,6 +13,7 @@ mod appends;
 mod connections;
 mod faults;
 mod quotas;
+mod schemas;
 mod streams;
 mod visibility;
 
@@ -33,13 +34,14 @@ struct Fact {
 const DEFAULT: &str = "projects/p/datasets/d/tables/t/streams/_default";
 const DAY_MS: i64 = 86_400_000;
 
-const FACTS: [&[Fact]; 6] = [
+const FACTS: [&[Fact]; 7] = [
     appends::FACTS,
     visibility::FACTS,
     streams::FACTS,
     connections::FACTS,
     faults::FACTS,
     quotas::FACTS,
+    schemas::FACTS,
 ];
 
 #[test]
