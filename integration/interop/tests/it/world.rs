@@ -9,6 +9,7 @@ use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bigquery_write_emulator::catalog::{DatasetRef, TableRef};
 use bigquery_write_emulator::faults::{FaultPlan, Rpc};
+use bigquery_write_emulator::machine::{Behaviour, Switches};
 use bigquery_write_emulator::schema::{Column, Kind, Mode, Schema as TableSchema};
 use bigquery_write_emulator::{Config, Emulator, Handle};
 use google_cloud_auth::credentials::anonymous;
@@ -33,8 +34,17 @@ pub(crate) struct World {
 impl World {
     /// An emulator with tables of `id` and `name`.
     pub(crate) async fn start(tables: &[&str], faults: &str) -> Self {
+        Self::start_unlearned(tables, faults, None).await
+    }
+
+    /// One that lacks a behaviour.
+    pub(crate) async fn start_unlearned(tables: &[&str], faults: &str, unlearned: Option<Behaviour>) -> Self {
         let emulator = Emulator::start(Config {
             faults: FaultPlan::parse(faults).unwrap(),
+            switches: Switches {
+                unlearned: unlearned.into_iter().collect(),
+                ..Switches::default()
+            },
             ..Config::default()
         })
         .await
