@@ -156,6 +156,14 @@ behaviours! {
     /// Only PENDING streams are committed.
     CommitsPendingOnly,
 
+    // Values (write-api.md 3.5, 5.1 to 5.3).
+    /// Numbers, dates and times have their type's range.
+    RangesChecked,
+    /// A STRING(n) or BYTES(n) has at most that length.
+    LengthsChecked,
+    /// JSON and GEOGRAPHY are read.
+    JsonAndGeographyChecked,
+
     // The emulator's own.
     /// Fault plans are followed.
     FaultsFire,

@@ -7,8 +7,10 @@ use bytes::Bytes;
 
 use crate::machine::{Code, Refusal, Switches};
 use crate::schema::Schema;
+use checks::Checks;
 use fit::Misfit;
 
+mod checks;
 mod fit;
 mod ipc;
 mod spans;
@@ -42,7 +44,8 @@ impl Writer {
             .map_err(|misfit| misfit.refusal(stream).in_band(switches.schema_error_in_band))?;
         let columns = ipc::read_batch(serialized, fields).map_err(|error| malformed(&error, stream))?;
         let mut errors = RowErrors::default();
-        let arrays = values::convert(&columns, &fits, &schema.columns, &mut errors);
+        let checks = Checks::of(switches);
+        let arrays = values::convert(&columns, &fits, &schema.columns, checks, &mut errors);
         if !errors.is_empty() {
             return Err(errors.refusal(stream));
         }

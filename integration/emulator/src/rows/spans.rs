@@ -10,8 +10,9 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, PrimitiveArray, StructArray, new_null_array};
 use arrow_schema::{ArrowError, DataType, IntervalUnit, TimeUnit};
 
+use super::checks::{Bad, Checks};
 use super::fit::Fit;
-use super::values::{INSTANTS, Place, convert_each, members, unexpected};
+use super::values::{Place, convert_each, members, unexpected};
 use crate::schema::{Column, Mode, RangeElement};
 use crate::values::interval::{self, Interval};
 use crate::values::{picoseconds, range};
@@ -23,14 +24,14 @@ pub(super) fn interval(source: &ArrayRef, place: &mut Place<'_>) -> Result<Array
         let value = if source.is_null(at) {
             None
         } else {
-            Some(interval_at(source, at)?)
+            Some(interval_at(source, at, place.checks)?)
         };
-        values.push(value.and_then(|value| value.map_err(|text| place.bad(at, text)).ok()));
+        values.push(value.and_then(|value| value.map_err(|bad| place.bad(at, &bad)).ok()));
     }
     Ok(Arc::new(interval::array(values)))
 }
 
-fn interval_at(source: &ArrayRef, at: usize) -> Result<Result<Interval, &'static str>, ArrowError> {
+fn interval_at(source: &ArrayRef, at: usize, checks: Checks) -> Result<Result<Interval, Bad>, ArrowError> {
     let parts = match source.data_type() {
         DataType::Interval(IntervalUnit::YearMonth) => (
             source.as_primitive::<IntervalYearMonthType>().value(at).into(),
@@ -45,18 +46,18 @@ fn interval_at(source: &ArrayRef, at: usize) -> Result<Result<Interval, &'static
             let value = source.as_primitive::<IntervalMonthDayNanoType>().value(at);
             if value.nanoseconds % 1_000 != 0 {
                 // UNCONFIRMED: BigQuery may cut the nanoseconds off instead.
-                return Ok(Err("Interval field value has a fraction of a microsecond"));
+                return Ok(Err(Bad::new(
+                    "Interval field value has a fraction of a microsecond",
+                )));
             }
             (value.months.into(), value.days.into(), value.nanoseconds / 1_000)
         }
         DataType::Utf8 => {
-            let text = source.as_string::<i32>().value(at);
-            return Ok(Interval::parse(text).ok_or("Invalid interval"));
+            return Ok(checks.interval_text(source.as_string::<i32>().value(at)));
         }
         _ => return Err(unexpected(source)),
     };
-    let value = Interval::new(parts.0, parts.1, parts.2);
-    Ok(value.ok_or("Interval field value is out of range"))
+    Ok(checks.interval(parts.0, parts.1, parts.2))
 }
 
 /// A RANGE, from a struct of `start` and `end`; a NULL bound is no bound.
@@ -73,8 +74,11 @@ pub(super) fn range(
     };
     for at in 0..source.len() {
         let there = nulls.as_ref().is_none_or(|nulls| nulls.is_valid(at)) && start.is_valid(at);
-        if there && end.is_valid(at) && bound(start, at) >= bound(end, at) {
-            place.bad(at, "Range start element must be smaller than range end element");
+        if there
+            && end.is_valid(at)
+            && let Err(bad) = place.checks.range(bound(start, at), bound(end, at))
+        {
+            place.bad(at, &bad);
         }
     }
     let fields = range::fields(element);
@@ -102,11 +106,10 @@ pub(super) fn picoseconds(source: &ArrayRef, place: &mut Place<'_>) -> Result<Ar
         }
         DataType::Timestamp(TimeUnit::Microsecond, _) => {
             let values = source.as_primitive::<TimestampMicrosecondType>();
+            let checks = place.checks;
             convert_each(values, place, |micros| {
-                let good = INSTANTS.contains(&micros);
-                let text = || format!("Timestamp field value is out of range: {micros}");
-                good.then(|| i128::from(micros) * picoseconds::MICROSECOND)
-                    .ok_or_else(text)
+                let micros = checks.timestamp(micros)?;
+                Ok(i128::from(micros) * picoseconds::MICROSECOND)
             })
         }
         _ => return Err(unexpected(source)),

@@ -1,7 +1,6 @@
 //! Turns a writer's arrays into the table's canonical ones, value by value where a value can be wrong.
 
 use std::borrow::Cow;
-use std::fmt::Display;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -10,24 +9,18 @@ use arrow_array::types::{
     TimestampMicrosecondType,
 };
 use arrow_array::{Array, ArrayRef, ListArray, PrimitiveArray, StructArray, UInt32Array, new_null_array};
-use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, i256};
+use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{ArrowError, DataType, Field, Fields};
 use arrow_select::take::take;
 
 use super::RowErrors;
+use super::checks::{Bad, Checks};
 use super::fit::Fit;
 use super::ipc::Columns;
 use super::spans::{interval, picoseconds, range};
 use crate::schema::{Column, Kind, Mode};
-
-/// 0001-01-01 and 9999-12-31, in days since 1970 (write-api.md 5.1).
-const DATES: std::ops::RangeInclusive<i32> = -719_162..=2_932_896;
-/// 0001-01-01 00:00:00 to 9999-12-31 23:59:59.999999, in µs since 1970.
-pub(super) const INSTANTS: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253_402_300_799_999_999;
-const DAY_US: i64 = 86_400_000_000;
-/// NUMERIC is ±(10^29 - 10^-9): 38 nines at scale 9.
-const NUMERIC_MAX: u128 = 10_u128.pow(38) - 1;
+use crate::values::literal::ten;
 
 /// Converts all columns. Bad values go to `errors` (the arrays are then of no use).
 ///
@@ -37,11 +30,13 @@ pub(super) fn convert(
     source: &Columns,
     fits: &[Fit],
     columns: &[Column],
+    checks: Checks,
     errors: &mut RowErrors,
 ) -> Result<Vec<ArrayRef>, ArrowError> {
     let mut place = Place {
         rows: Rows::Same,
         name: Cow::Borrowed(""),
+        checks,
         errors,
     };
     fields(&source.arrays, source.rows, fits, columns, &mut place)
@@ -57,10 +52,11 @@ enum Rows<'a> {
 
 const DEAD: u32 = u32::MAX;
 
-/// Where we are: rows, dotted name of the column, and where errors go.
+/// Where we are: rows, dotted name of the column, the checks in force, and where errors go.
 pub(super) struct Place<'a> {
     rows: Rows<'a>,
     name: Cow<'a, str>,
+    pub(super) checks: Checks,
     errors: &'a mut RowErrors,
 }
 
@@ -73,10 +69,10 @@ impl Place<'_> {
     }
 
     /// A bad value at `at`; nothing if it lies under a null.
-    pub(super) fn bad(&mut self, at: usize, text: impl Display) {
+    pub(super) fn bad(&mut self, at: usize, bad: &Bad) {
         if let Some(row) = self.row(at) {
             let name = &self.name;
-            self.errors.add(row, || format!("{text} on field {name}."));
+            self.errors.add(row, || bad.on(name));
         }
     }
 
@@ -89,6 +85,7 @@ impl Place<'_> {
         Place {
             rows: Rows::Of(rows),
             name: Cow::Owned(name),
+            checks: self.checks,
             errors: &mut *self.errors,
         }
     }
@@ -118,6 +115,7 @@ fn fields(
                 Rows::Of(rows) => Rows::Of(rows),
             },
             name: Cow::Owned(format!("{prefix}{}", column.name)),
+            checks: place.checks,
             errors: &mut *place.errors,
         };
         arrays.push(match column.mode {
@@ -155,7 +153,10 @@ fn repeated(
     for (at, range) in list.value_offsets().windows(2).enumerate() {
         let row = place.row(at).filter(|_| list.is_valid(at));
         if list.is_null(at) {
-            place.bad(at, "REPEATED field cannot be NULL, an empty list is needed");
+            place.bad(
+                at,
+                &Bad::new("REPEATED field cannot be NULL, an empty list is needed"),
+            );
         }
         let elements = if row.is_some() { range[0]..range[1] } else { 0..0 };
         lengths.push(elements.len());
@@ -194,50 +195,47 @@ fn value(
         nulls(source, place);
     }
     let source = &listed(source, kind)?;
+    let checks = place.checks;
     match kind {
         Kind::Bool | Kind::Int64 | Kind::Float64 => cast(source, &kind.arrow()),
         Kind::Struct(columns) => structure(source, fit, columns, place),
         Kind::Numeric { precision, scale } => numeric(source, *precision, *scale, place),
         Kind::BigNumeric { precision, scale } => big_numeric(source, *precision, *scale, place),
         Kind::String { max_length } => {
-            if let Some(max) = *max_length {
-                text(source, place, |text| {
-                    too_long("STRING", max, text.chars().count())
-                })?;
+            if max_length.is_some() {
+                text(source, place, |text| checks.string(*max_length, text))?;
             }
             Ok(Arc::clone(source))
         }
         Kind::Json => {
-            text(source, place, |text| {
-                let parsed = serde_json::from_str::<serde::de::IgnoredAny>(text);
-                parsed.map(drop).map_err(|_| "Invalid JSON".to_owned())
-            })?;
+            text(source, place, |text| checks.json(text))?;
             Ok(Arc::clone(source))
         }
         Kind::Geography => {
-            text(source, place, geography)?;
+            text(source, place, |text| checks.geography(text))?;
             Ok(Arc::clone(source))
         }
         Kind::Bytes { max_length } => {
-            if let Some(max) = *max_length {
+            if max_length.is_some() {
                 let bytes = source.as_binary_opt::<i32>().ok_or_else(|| unexpected(source))?;
                 each(bytes.len(), bytes.nulls(), place, |at| {
-                    too_long("BYTES", max, bytes.value(at).len())
+                    checks.bytes(*max_length, bytes.value(at))
                 });
             }
             Ok(Arc::clone(source))
         }
         Kind::Date => date(source, place),
         Kind::Time => {
-            in_range::<Time64MicrosecondType>(source, 0..=DAY_US - 1, "Time", place)?;
+            checked::<Time64MicrosecondType>(source, place, |micros| checks.time(micros))?;
             Ok(Arc::clone(source))
         }
         Kind::Datetime => {
-            in_range::<TimestampMicrosecondType>(source, INSTANTS, "Datetime", place)?;
+            checked::<TimestampMicrosecondType>(source, place, |micros| checks.datetime(micros))?;
             Ok(Arc::clone(source))
         }
         Kind::Timestamp => {
-            let values = in_range::<TimestampMicrosecondType>(source, INSTANTS, "Timestamp", place)?;
+            let values =
+                checked::<TimestampMicrosecondType>(source, place, |micros| checks.timestamp(micros))?;
             Ok(Arc::new(values.clone().with_timezone("UTC")))
         }
         Kind::TimestampPicoseconds => picoseconds(source, place),
@@ -295,20 +293,10 @@ fn numeric(
         .as_primitive_opt::<Decimal128Type>()
         .ok_or_else(|| unexpected(source))?;
     let factor = 10_i128.pow(u32::try_from(9 - values.scale()).unwrap_or(0));
-    let step = 10_i128.pow(u32::from(9 - scale.unwrap_or(9).min(9)));
-    // NUMERIC(P, S) has P - S integer digits; without parameters 29.
-    let max = precision.map_or(NUMERIC_MAX, |precision| {
-        let digits = precision.saturating_sub(scale.unwrap_or(0)).min(29);
-        10_u128.pow(u32::from(digits) + 9) - 1
-    });
-    convert_each::<_, Decimal128Type>(values, place, |value| {
-        let value = value.checked_mul(factor).map(|value| round(value, step));
-        value
-            .filter(|value| value.unsigned_abs() <= max)
-            .ok_or_else(|| "Invalid NUMERIC value: out of range".to_owned())
-    })
-    .with_precision_and_scale(38, 9)
-    .map(|array| Arc::new(array) as ArrayRef)
+    let numeric = place.checks.numeric(precision, scale);
+    convert_each::<_, Decimal128Type>(values, place, |value| numeric.take(value.checked_mul(factor)))
+        .with_precision_and_scale(38, 9)
+        .map(|array| Arc::new(array) as ArrayRef)
 }
 
 fn big_numeric(
@@ -320,84 +308,29 @@ fn big_numeric(
     let values = source
         .as_primitive_opt::<Decimal256Type>()
         .ok_or_else(|| unexpected(source))?;
-    let ten = |digits: u32| i256::from_i128(10).wrapping_pow(digits);
     let factor = ten(u32::try_from(38 - values.scale()).unwrap_or(0));
-    let step = ten(u32::from(38 - scale.unwrap_or(38).min(38)));
-    // BIGNUMERIC's whole range is that of 256 bits at scale 38 (write-api.md 5.3).
-    let limit = precision
-        .map(|precision| precision.saturating_sub(scale.unwrap_or(0)))
-        .filter(|digits| *digits < 38)
-        .map(|digits| ten(u32::from(digits) + 38));
-    convert_each::<_, Decimal256Type>(values, place, |value| {
-        let value = value.checked_mul(factor).and_then(|value| round_big(value, step));
-        let within = |value: &i256| {
-            limit
-                .is_none_or(|limit| *value < limit && limit.checked_neg().is_some_and(|least| *value > least))
-        };
-        value
-            .filter(within)
-            .ok_or_else(|| "Invalid BIGNUMERIC value: out of range".to_owned())
-    })
-    .with_precision_and_scale(76, 38)
-    .map(|array| Arc::new(array) as ArrayRef)
-}
-
-/// Half away from zero, as BigQuery rounds into NUMERIC(P, S). UNCONFIRMED for the Write API.
-fn round(value: i128, step: i128) -> i128 {
-    let rest = value % step;
-    let down = value - rest;
-    if rest.unsigned_abs() * 2 >= step.unsigned_abs() && step > 1 {
-        down + step * rest.signum()
-    } else {
-        down
-    }
-}
-
-fn round_big(value: i256, step: i256) -> Option<i256> {
-    if step == i256::ONE {
-        return Some(value);
-    }
-    let rest = value.checked_rem(step)?;
-    let down = value.checked_sub(rest)?;
-    let twice = rest.checked_mul(i256::from_i128(2))?;
-    if twice >= step {
-        down.checked_add(step)
-    } else if twice <= step.checked_neg()? {
-        down.checked_sub(step)
-    } else {
-        Some(down)
-    }
+    let numeric = place.checks.big_numeric(precision, scale);
+    convert_each::<_, Decimal256Type>(values, place, |value| numeric.take(value.checked_mul(factor)))
+        .with_precision_and_scale(76, 38)
+        .map(|array| Arc::new(array) as ArrayRef)
 }
 
 fn date(source: &ArrayRef, place: &mut Place<'_>) -> Result<ArrayRef, ArrowError> {
-    let days = |days: i32| {
-        let good = DATES.contains(&days);
-        good.then_some(days)
-            .ok_or_else(|| format!("Date field value is out of range: {days}"))
-    };
+    let checks = place.checks;
     Ok(match source.data_type() {
         DataType::Utf8 => {
             let texts = source.as_string_opt::<i32>().ok_or_else(|| unexpected(source))?;
             let mut into = Vec::with_capacity(texts.len());
             for at in 0..texts.len() {
-                let text = if texts.is_valid(at) {
-                    texts.value(at)
+                let days = if texts.is_valid(at) {
+                    checks.date_text(texts.value(at))
                 } else {
-                    "1970-01-01"
+                    Ok(0)
                 };
-                let parsed = chrono::NaiveDate::parse_from_str(text, "%Y-%m-%d");
-                let since = parsed.map(|date| (date - chrono::NaiveDate::default()).num_days());
-                match since
-                    .ok()
-                    .and_then(|days| i32::try_from(days).ok())
-                    .filter(|days| DATES.contains(days))
-                {
-                    Some(days) => into.push(days),
-                    None => {
-                        place.bad(at, "Invalid date");
-                        into.push(0);
-                    }
-                }
+                into.push(days.unwrap_or_else(|bad| {
+                    place.bad(at, &bad);
+                    0
+                }));
             }
             Arc::new(PrimitiveArray::<Date32Type>::new(
                 into.into(),
@@ -408,57 +341,26 @@ fn date(source: &ArrayRef, place: &mut Place<'_>) -> Result<ArrayRef, ArrowError
             let values = source
                 .as_primitive_opt::<Int32Type>()
                 .ok_or_else(|| unexpected(source))?;
-            Arc::new(convert_each::<_, Date32Type>(values, place, days))
+            Arc::new(convert_each::<_, Date32Type>(values, place, |days| {
+                checks.date(days.into())
+            }))
         }
         _ => {
             let values = source
                 .as_primitive_opt::<Date32Type>()
                 .ok_or_else(|| unexpected(source))?;
-            Arc::new(convert_each::<_, Date32Type>(values, place, days))
+            Arc::new(convert_each::<_, Date32Type>(values, place, |days| {
+                checks.date(days.into())
+            }))
         }
     })
-}
-
-/// A coarse check of WKT or GeoJSON: the emulator keeps the text and knows no geometry.
-fn geography(text: &str) -> Result<(), String> {
-    const SHAPES: [&str; 8] = [
-        "POINT",
-        "LINESTRING",
-        "POLYGON",
-        "MULTIPOINT",
-        "MULTILINESTRING",
-        "MULTIPOLYGON",
-        "GEOMETRYCOLLECTION",
-        "FULLGLOBE",
-    ];
-    let text = text.trim_start();
-    let word = text
-        .split(|c: char| !c.is_ascii_alphabetic())
-        .next()
-        .unwrap_or_default();
-    let geo_json = || {
-        let value: Option<serde_json::Value> = serde_json::from_str(text).ok();
-        value.is_some_and(|value| value.get("type").is_some_and(serde_json::Value::is_string))
-    };
-    let good = SHAPES.iter().any(|shape| shape.eq_ignore_ascii_case(word)) || geo_json();
-    good.then_some(()).ok_or_else(|| "Invalid geography".to_owned())
-}
-
-/// JIT testRowErrors' text.
-fn too_long(kind: &str, max: i64, length: usize) -> Result<(), String> {
-    if i64::try_from(length).is_ok_and(|length| length <= max) {
-        return Ok(());
-    }
-    Err(format!(
-        "{kind}({max}) has maximum length {max} but got a value with length {length}"
-    ))
 }
 
 fn nulls(source: &ArrayRef, place: &mut Place<'_>) {
     let rows = if source.null_count() > 0 { source.len() } else { 0 };
     for at in 0..rows {
         if source.is_null(at) {
-            place.bad(at, "NULL value is not allowed");
+            place.bad(at, &Bad::null());
         }
     }
 }
@@ -466,25 +368,21 @@ fn nulls(source: &ArrayRef, place: &mut Place<'_>) {
 fn text(
     source: &ArrayRef,
     place: &mut Place<'_>,
-    check: impl Fn(&str) -> Result<(), String>,
+    check: impl Fn(&str) -> Result<(), Bad>,
 ) -> Result<(), ArrowError> {
     let texts = source.as_string_opt::<i32>().ok_or_else(|| unexpected(source))?;
     each(texts.len(), texts.nulls(), place, |at| check(texts.value(at)));
     Ok(())
 }
 
-fn in_range<'a, T: ArrowPrimitiveType<Native = i64>>(
+fn checked<'a, T: ArrowPrimitiveType<Native = i64>>(
     source: &'a ArrayRef,
-    range: std::ops::RangeInclusive<i64>,
-    what: &str,
     place: &mut Place<'_>,
+    check: impl Fn(i64) -> Result<i64, Bad>,
 ) -> Result<&'a PrimitiveArray<T>, ArrowError> {
     let values = source.as_primitive_opt::<T>().ok_or_else(|| unexpected(source))?;
     each(values.len(), values.nulls(), place, |at| {
-        let value = values.value(at);
-        let good = range.contains(&value);
-        good.then_some(())
-            .ok_or_else(|| format!("{what} field value is out of range: {value}"))
+        check(values.value(at)).map(drop)
     });
     Ok(values)
 }
@@ -493,13 +391,13 @@ fn each(
     len: usize,
     nulls: Option<&NullBuffer>,
     place: &mut Place<'_>,
-    check: impl Fn(usize) -> Result<(), String>,
+    check: impl Fn(usize) -> Result<(), Bad>,
 ) {
     for at in 0..len {
         if nulls.is_none_or(|nulls| nulls.is_valid(at))
-            && let Err(text) = check(at)
+            && let Err(bad) = check(at)
         {
-            place.bad(at, text);
+            place.bad(at, &bad);
         }
     }
 }
@@ -508,7 +406,7 @@ fn each(
 pub(super) fn convert_each<From: ArrowPrimitiveType, To: ArrowPrimitiveType>(
     values: &PrimitiveArray<From>,
     place: &mut Place<'_>,
-    convert: impl Fn(From::Native) -> Result<To::Native, String>,
+    convert: impl Fn(From::Native) -> Result<To::Native, Bad>,
 ) -> PrimitiveArray<To> {
     let mut into = Vec::with_capacity(values.len());
     for at in 0..values.len() {
@@ -517,8 +415,8 @@ pub(super) fn convert_each<From: ArrowPrimitiveType, To: ArrowPrimitiveType>(
         } else {
             Ok(To::Native::default())
         };
-        into.push(converted.unwrap_or_else(|text| {
-            place.bad(at, text);
+        into.push(converted.unwrap_or_else(|bad| {
+            place.bad(at, &bad);
             To::Native::default()
         }));
     }

@@ -2,5 +2,7 @@
 //! in, REST, default values and queries share it.
 
 pub(crate) mod interval;
+#[cfg_attr(not(test), expect(dead_code, reason = "protobuf rows will read them all"))]
+pub(crate) mod literal;
 pub(crate) mod picoseconds;
 pub(crate) mod range;

@@ -233,7 +233,7 @@ fn nested_values_keep_their_rows_and_what_lies_under_a_null_is_not_looked_at() {
     assert_eq!(
         said,
         format!(
-            "{GENERIC}row 1 FIELDS_ERROR: NULL value is not allowed on field s.x.; row 2 FIELDS_ERROR: STRING(2) has \
+            "{GENERIC}row 1 FIELDS_ERROR: NULL value is not allowed on field s.x.; row 2 FIELDS_ERROR: Field s.l: STRING(2) has \
              maximum length 2 but got a value with length 13 on field s.l."
         )
     );
@@ -258,7 +258,7 @@ fn values_that_do_not_fit_are_row_errors() {
             string(10),
             Arc::new(StringArray::from(vec!["aaaaaaaaaa", "aaaaaaaaaaaa"]))
         ),
-        "row 1 FIELDS_ERROR: STRING(10) has maximum length 10 but got a value with length 12 on field v."
+        "row 1 FIELDS_ERROR: Field v: STRING(10) has maximum length 10 but got a value with length 12 on field v."
     );
     assert_eq!(
         bad(
@@ -272,7 +272,7 @@ fn values_that_do_not_fit_are_row_errors() {
             Kind::Bytes { max_length: Some(1) },
             Arc::new(BinaryArray::from(vec![&b"ab"[..]]))
         ),
-        "row 0 FIELDS_ERROR: BYTES(1) has maximum length 1 but got a value with length 2 on field v."
+        "row 0 FIELDS_ERROR: Field v: BYTES(1) has maximum length 1 but got a value with length 2 on field v."
     );
     assert_eq!(
         bad(

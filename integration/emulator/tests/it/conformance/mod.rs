@@ -15,6 +15,7 @@ mod faults;
 mod quotas;
 mod schemas;
 mod streams;
+mod values;
 mod visibility;
 
 /// A fact about the service.
@@ -34,7 +35,7 @@ struct Fact {
 const DEFAULT: &str = "projects/p/datasets/d/tables/t/streams/_default";
 const DAY_MS: i64 = 86_400_000;
 
-const FACTS: [&[Fact]; 7] = [
+const FACTS: &[&[Fact]] = &[
     appends::FACTS,
     visibility::FACTS,
     streams::FACTS,
@@ -42,6 +43,7 @@ const FACTS: [&[Fact]; 7] = [
     faults::FACTS,
     quotas::FACTS,
     schemas::FACTS,
+    values::FACTS,
 ];
 
 #[test]

@@ -1,0 +1,289 @@
+//! BigQuery's literals of dates, times and decimals, as rows carry them in strings.
+
+use arrow_buffer::i256;
+use chrono::NaiveDate;
+
+const SECOND_US: i64 = 1_000_000;
+
+/// `YYYY-[M]M-[D]D` as days since 1970.
+pub(crate) fn date(text: &str) -> Option<i64> {
+    let mut read = Reader(text);
+    whole(read.date(), &read)
+}
+
+/// `[H]H:[M]M:[S]S[.fraction]` as µs since midnight.
+pub(crate) fn time(text: &str) -> Option<i64> {
+    let mut read = Reader(text);
+    whole(read.time(), &read)
+}
+
+/// A date, and after `T` or a space a time, as µs since 1970.
+pub(crate) fn datetime(text: &str) -> Option<i64> {
+    let mut read = Reader(text);
+    whole(read.datetime(), &read)
+}
+
+/// A datetime and a zone (`Z`, `UTC`, `+HH[:MM]`; UTC if left out), as µs since 1970 in UTC.
+pub(crate) fn timestamp(text: &str) -> Option<i64> {
+    let mut read = Reader(text);
+    let micros = read
+        .datetime()
+        .and_then(|micros| Some(micros - i64::from(read.zone_minutes()?) * 60 * SECOND_US));
+    whole(micros, &read)
+}
+
+/// A decimal as an integer at `scale`, rounded half away from zero; `Some(None)` is one beyond 256 bits.
+pub(crate) fn decimal(text: &str, scale: i32) -> Option<Option<i256>> {
+    let mut read = Reader(text);
+    let negative = read.sign();
+    let (integer, fraction) = (read.digits(), read.fraction());
+    let exponent = read.exponent();
+    let given = !(integer.is_empty() && fraction.is_none_or(str::is_empty));
+    let exponent = exponent.filter(|_| given && read.0.is_empty())?;
+    let fraction = fraction.unwrap_or_default();
+    let all = format!("{integer}{fraction}");
+    let digits = all.trim_start_matches('0');
+    let shift = exponent.saturating_add(scale) - fraction.len() as i32;
+    Some(scaled(digits, shift).map(|value| if negative { value.wrapping_neg() } else { value }))
+}
+
+/// `digits` times 10^shift, rounded half away from zero.
+fn scaled(digits: &str, shift: i32) -> Option<i256> {
+    if shift >= 0 {
+        // 256 bits hold 77 digits at most.
+        if digits.is_empty() {
+            return Some(i256::ZERO);
+        }
+        let shift = u32::try_from(shift).ok().filter(|shift| *shift <= 76)?;
+        let value = i256::from_string(digits).filter(|_| digits.len() <= 77)?;
+        return value.checked_mul(ten(shift));
+    }
+    let cut = shift.unsigned_abs() as usize;
+    let Some(kept) = digits.len().checked_sub(cut) else {
+        return Some(i256::ZERO);
+    };
+    let (kept, rest) = digits.split_at(kept);
+    let value = if kept.is_empty() {
+        i256::ZERO
+    } else {
+        i256::from_string(kept).filter(|_| kept.len() <= 77)?
+    };
+    let up = rest.as_bytes().first().is_some_and(|digit| *digit >= b'5');
+    if up {
+        value.checked_add(i256::ONE)
+    } else {
+        Some(value)
+    }
+}
+
+/// 10^digits, at most 10^76.
+pub(crate) fn ten(digits: u32) -> i256 {
+    i256::from_i128(10).wrapping_pow(digits.min(76))
+}
+
+fn whole<T>(value: Option<T>, read: &Reader<'_>) -> Option<T> {
+    value.filter(|_| read.0.is_empty())
+}
+
+/// What is left of a text.
+struct Reader<'a>(&'a str);
+
+impl<'a> Reader<'a> {
+    fn date(&mut self) -> Option<i64> {
+        let year = self.number(4, 4)?;
+        self.eat("-")?;
+        let month = self.number(1, 2)?;
+        self.eat("-")?;
+        let day = self.number(1, 2)?;
+        let date = NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, month, day)?;
+        Some((date - NaiveDate::default()).num_days())
+    }
+
+    fn time(&mut self) -> Option<i64> {
+        let hour = self.number(1, 2).filter(|hour| *hour < 24)?;
+        self.eat(":")?;
+        let minute = self.number(1, 2).filter(|minute| *minute < 60)?;
+        self.eat(":")?;
+        let second = self.number(1, 2).filter(|second| *second < 60)?;
+        let micros = match self.fraction() {
+            None => 0,
+            Some(digits) if (1..=6).contains(&digits.len()) => format!("{digits:0<6}").parse().ok()?,
+            Some(_) => return None,
+        };
+        Some((i64::from(hour) * 3600 + i64::from(minute) * 60 + i64::from(second)) * SECOND_US + micros)
+    }
+
+    fn datetime(&mut self) -> Option<i64> {
+        let days = self.date()?;
+        let has_time = match self.0.as_bytes() {
+            [b'T' | b't', ..] => true,
+            [b' ', next, ..] => next.is_ascii_digit(),
+            _ => false,
+        };
+        let micros = if has_time {
+            self.0 = &self.0[1..];
+            self.time()?
+        } else {
+            0
+        };
+        Some(days * 86_400 * SECOND_US + micros)
+    }
+
+    /// Minutes east of UTC.
+    fn zone_minutes(&mut self) -> Option<i32> {
+        let rest = self.0.strip_prefix(' ').unwrap_or(self.0);
+        if ["", "Z", "z", "UTC"].contains(&rest) {
+            self.0 = "";
+            return Some(0);
+        }
+        self.0 = rest;
+        let west = self.0.starts_with('-');
+        self.eat("+").or_else(|| self.eat("-"))?;
+        let hours = self.number(1, 2).filter(|hours| *hours <= 14)?;
+        let minutes = match self.eat(":") {
+            Some(()) => self.number(2, 2).filter(|minutes| *minutes < 60)?,
+            None => 0,
+        };
+        let minutes = i32::try_from(hours * 60 + minutes).ok()?;
+        Some(if west { -minutes } else { minutes })
+    }
+
+    fn sign(&mut self) -> bool {
+        let negative = self.0.starts_with('-');
+        if negative || self.0.starts_with('+') {
+            self.0 = &self.0[1..];
+        }
+        negative
+    }
+
+    fn exponent(&mut self) -> Option<i32> {
+        if !self.0.starts_with(['e', 'E']) {
+            return Some(0);
+        }
+        self.0 = &self.0[1..];
+        let negative = self.sign();
+        let digits = self.digits();
+        // A larger exponent says no more than this.
+        let exponent = digits.parse::<u32>().ok()?.min(100_000) as i32;
+        Some(if negative { -exponent } else { exponent })
+    }
+
+    fn fraction(&mut self) -> Option<&'a str> {
+        self.eat(".").map(|()| self.digits())
+    }
+
+    fn number(&mut self, least: usize, most: usize) -> Option<u32> {
+        let digits = self.digits();
+        let good = (least..=most).contains(&digits.len());
+        digits.parse().ok().filter(|_| good)
+    }
+
+    fn digits(&mut self) -> &'a str {
+        let end = self.0.bytes().take_while(u8::is_ascii_digit).count();
+        let (digits, rest) = self.0.split_at(end);
+        self.0 = rest;
+        digits
+    }
+
+    fn eat(&mut self, prefix: &str) -> Option<()> {
+        self.0 = self.0.strip_prefix(prefix)?;
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn civil_literals_are_read_strictly() {
+        assert_eq!(date("1970-01-02"), Some(1));
+        assert_eq!(date("0001-1-1"), Some(-719_162));
+        assert_eq!(date("9999-12-31"), Some(2_932_896));
+        for bad in [
+            "",
+            "2024-02-30",
+            "+2024-01-01",
+            "24-01-01",
+            "2024-1-001",
+            "2024-01-01 ",
+            "١٩٧٠-01-01",
+        ] {
+            assert_eq!(date(bad), None, "{bad}");
+        }
+        assert_eq!(time("23:59:59.999999"), Some(86_399_999_999));
+        assert_eq!(time("1:2:3.5"), Some(3_723_500_000));
+        for bad in [
+            "24:00:00",
+            "1:60:0",
+            "1:2:60",
+            "1:2",
+            "1:2:3.",
+            "1:2:3.1234567",
+            "-1:2:3",
+        ] {
+            assert_eq!(time(bad), None, "{bad}");
+        }
+        assert_eq!(datetime("1970-01-01T00:00:00.000001"), Some(1));
+        assert_eq!(datetime("1970-01-01 0:0:1"), Some(SECOND_US));
+        assert_eq!(datetime("1970-01-02"), Some(86_400 * SECOND_US));
+        for bad in ["1970-01-01T", "1970-01-01 ", "1970-01-01T00:00:00Z", "T00:00:00"] {
+            assert_eq!(datetime(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn timestamps_have_zones() {
+        for (text, micros) in [
+            ("1970-01-01T00:00:01Z", SECOND_US),
+            ("1970-01-01 00:00:01", SECOND_US),
+            ("1970-01-01 00:00:01 UTC", SECOND_US),
+            ("1970-01-01 01:00:00+01", 0),
+            ("1970-01-01 01:30:00+1:30", 0),
+            ("1970-01-01 00:00:00-00:01", 60 * SECOND_US),
+            ("1970-01-01+00:01", -60 * SECOND_US),
+        ] {
+            assert_eq!(timestamp(text), Some(micros), "{text}");
+        }
+        for bad in [
+            "1970-01-01T00:00:00X",
+            "1970-01-01T00:00:00+15",
+            "1970-01-01T00:00:00+01:60",
+            "12",
+        ] {
+            assert_eq!(timestamp(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn decimals_are_scaled_and_rounded_half_away_from_zero() {
+        let at = |text: &str, scale| decimal(text, scale).map(|value| value.map(|value| value.to_string()));
+        for (text, scale, value) in [
+            ("1", 9, "1000000000"),
+            ("-1.5", 9, "-1500000000"),
+            ("+.5", 1, "5"),
+            ("5.", 1, "50"),
+            ("0.0000000005", 9, "1"),
+            ("-0.0000000005", 9, "-1"),
+            ("0.00000000049", 9, "0"),
+            ("1e3", 0, "1000"),
+            ("12E-1", 0, "1"),
+            ("15E-1", 0, "2"),
+            ("1e-99999999", 9, "0"),
+            ("000", 38, "0"),
+        ] {
+            assert_eq!(at(text, scale), Some(Some(value.to_owned())), "{text}");
+        }
+        let most = "578960446186580977117854925043439539266.34992332820282019728792003956564819967";
+        assert_eq!(at(most, 38), Some(Some(i256::MAX.to_string())));
+        for beyond in [
+            "1e99999999",
+            "578960446186580977117854925043439539266.34992332820282019728792003956564819968",
+        ] {
+            assert_eq!(at(beyond, 38), Some(None), "{beyond}");
+        }
+        for bad in ["", ".", "-", "1e", "e1", "1 ", "0x1", "NaN", "--1", "1.2.3"] {
+            assert_eq!(at(bad, 9), None, "{bad}");
+        }
+    }
+}
