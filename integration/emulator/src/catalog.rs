@@ -8,6 +8,8 @@ use arrow_select::concat::concat_batches;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::changes::Changes;
+use crate::changes::rows::TableRows;
 use crate::machine::NotKept;
 use crate::schema::{Schema, SchemaError, conform};
 
@@ -63,9 +65,7 @@ pub struct Table {
     #[serde(default)]
     earlier: Vec<Earlier>,
     #[serde(skip)]
-    rows: Vec<RecordBatch>,
-    #[serde(skip)]
-    row_count: u64,
+    rows: TableRows,
 }
 
 /// Earlier columns kept of a table.
@@ -235,8 +235,7 @@ impl Catalog {
             revision: self.next_revision(),
             schema_version: 0,
             earlier: Vec::new(),
-            rows: Vec::new(),
-            row_count: 0,
+            rows: TableRows::default(),
         })
     }
 
@@ -249,7 +248,7 @@ impl Catalog {
     ) -> Result<Table, CatalogError> {
         let before = self.table(name)?;
         schema.check()?;
-        if !before.rows.iter().all(|rows| conform(rows, &schema).is_ok()) {
+        if before.rows.map(|rows| conform(rows, &schema)).is_err() {
             return Err(CatalogError::WrongColumns(Entity::Table(name.clone())));
         }
         let mut earlier = before.earlier.clone();
@@ -272,8 +271,7 @@ impl Catalog {
             revision: self.next_revision(),
             schema_version: before.schema_version + u64::from(changed),
             earlier,
-            rows: Vec::new(),
-            row_count: 0,
+            rows: TableRows::default(),
         })
     }
 
@@ -307,18 +305,9 @@ impl Catalog {
     /// Describes a table anew; its rows take the new columns.
     pub(crate) fn change_table(&mut self, name: &TableRef, table: Table) -> Result<(), CatalogError> {
         let before = self.table(name)?;
-        let rows = before.rows.iter().map(|rows| conform(rows, &table.schema));
-        let rows = rows.collect::<Result<_, _>>();
+        let rows = before.rows.map(|rows| conform(rows, &table.schema));
         let rows = rows.map_err(|_| CatalogError::WrongColumns(Entity::Table(name.clone())))?;
-        let row_count = before.row_count;
-        self.put_table(
-            name,
-            Table {
-                rows,
-                row_count,
-                ..table
-            },
-        )
+        self.put_table(name, Table { rows, ..table })
     }
 
     pub(crate) fn remove_table(&mut self, name: &TableRef) -> Result<(), CatalogError> {
@@ -337,19 +326,38 @@ impl Catalog {
         now: Millis,
         revision: u64,
     ) -> Result<u64, CatalogError> {
+        let table = self.touch(name, now, revision)?;
+        let before = table.rows.count();
+        let good = rows.schema() == table.schema.arrow() && table.rows.push(rows).is_ok();
+        good.then_some(before)
+            .ok_or_else(|| CatalogError::WrongColumns(Entity::Table(name.clone())))
+    }
+
+    /// Changes visible rows by their table's primary key.
+    pub(crate) fn change_rows(
+        &mut self,
+        name: &TableRef,
+        changes: &Changes,
+        now: Millis,
+        revision: u64,
+    ) -> Result<(), CatalogError> {
+        let table = self.touch(name, now, revision)?;
+        let key = table.primary_key();
+        let good = !key.is_empty()
+            && changes.upserts.schema() == table.schema.arrow()
+            && table.rows.change(&key, changes, now).is_ok();
+        good.then_some(())
+            .ok_or_else(|| CatalogError::WrongColumns(Entity::Table(name.clone())))
+    }
+
+    fn touch(&mut self, name: &TableRef, now: Millis, revision: u64) -> Result<&mut Table, CatalogError> {
         self.count(0, revision);
         let dataset = self.dataset_mut(&name.dataset_ref())?;
         let table = dataset.tables.get_mut(&name.table);
         let table = table.ok_or_else(|| CatalogError::NotFound(Entity::Table(name.clone())))?;
-        if rows.schema() != table.schema.arrow() {
-            return Err(CatalogError::WrongColumns(Entity::Table(name.clone())));
-        }
-        let before = table.row_count;
-        table.row_count += rows.num_rows() as u64;
-        table.rows.push(rows);
         table.modified_ms = now;
         table.revision = revision;
-        Ok(before)
+        Ok(table)
     }
 
     /// There have been so many tables and revisions at least.
@@ -380,7 +388,23 @@ impl Table {
 
     /// Visible rows in the order in which they became visible, in the schema's canonical Arrow types.
     pub fn rows(&self) -> &[RecordBatch] {
-        &self.rows
+        self.rows.shown()
+    }
+
+    /// Indices of the primary key's columns, in its order; none without a primary key.
+    pub fn primary_key(&self) -> Vec<usize> {
+        let constraints = self.rest.get("tableConstraints");
+        let names = constraints.and_then(|constraints| constraints.pointer("/primaryKey/columns"));
+        let names = names.and_then(Value::as_array).into_iter().flatten();
+        names
+            .filter_map(Value::as_str)
+            .filter_map(|name| {
+                self.schema
+                    .columns
+                    .iter()
+                    .position(|column| column.is_named(name))
+            })
+            .collect()
     }
 
     /// Its columns as they were known at that time, and their version.
@@ -393,13 +417,13 @@ impl Table {
 
     /// How many rows are visible.
     pub fn row_count(&self) -> u64 {
-        self.row_count
+        self.rows.count()
     }
 
     /// Visible rows as one batch. Costs a copy.
     pub fn all_rows(&self) -> RecordBatch {
         let schema = self.schema.arrow();
-        concat_batches(&schema, &self.rows).unwrap_or_else(|_| RecordBatch::new_empty(schema))
+        concat_batches(&schema, self.rows()).unwrap_or_else(|_| RecordBatch::new_empty(schema))
     }
 }
 

@@ -13,6 +13,7 @@
 //! ```
 
 pub mod catalog;
+pub mod changes;
 pub mod faults;
 pub mod machine;
 pub mod schema;

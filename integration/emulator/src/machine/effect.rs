@@ -8,6 +8,7 @@ use super::Machine;
 use super::refusal::{Code, Refusal};
 use super::stream::Stream;
 use crate::catalog::{Dataset, DatasetRef, Millis, Table, TableRef};
+use crate::changes::Changes;
 
 /// One lasting change, with every decision in it: ids, times and revisions. Applied in order to an empty machine,
 /// effects give the same state again.
@@ -51,6 +52,17 @@ pub enum Effect {
         table: TableRef,
         /// In the table's canonical Arrow schema.
         rows: RecordBatch,
+        /// When.
+        at_ms: Millis,
+        /// The table's from now on.
+        revision: u64,
+    },
+    /// Rows are changed by their table's primary key.
+    RowsChanged {
+        /// Where.
+        table: TableRef,
+        /// What.
+        changes: Changes,
         /// When.
         at_ms: Millis,
         /// The table's from now on.

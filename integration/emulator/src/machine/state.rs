@@ -60,6 +60,16 @@ impl State {
                 at_ms,
                 revision,
             } => return self.publish(table, rows, *at_ms, *revision),
+            Effect::RowsChanged {
+                table,
+                changes,
+                at_ms,
+                revision,
+            } => {
+                self.catalog
+                    .change_rows(table, changes, *at_ms, *revision)
+                    .map_err(|error| error.to_string())?;
+            }
             Effect::StreamCreated { stream, number } => {
                 self.streams
                     .insert(stream.target.name.clone(), Stream::clone(stream));
