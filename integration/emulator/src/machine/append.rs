@@ -89,6 +89,7 @@ impl Machine {
         let mut outputs = Vec::new();
         let mut fired = Fired::default();
         let answered = self.receive(now, id, &mut connection, request, &mut fired, &mut outputs);
+        self.record_append(now, &connection, request, &answered);
         let delay_ms = fired.delay_ms;
         let event = match answered {
             Err(refusal) if !refusal.in_band => Event::End(Some(refusal)),
@@ -113,6 +114,28 @@ impl Machine {
             });
         }
         outputs
+    }
+
+    fn record_append(
+        &mut self,
+        now: Millis,
+        connection: &Connection,
+        request: &AppendRowsRequest,
+        answered: &Result<Option<u64>, Refusal>,
+    ) {
+        let target = connection
+            .target
+            .as_ref()
+            .map_or(request.write_stream.as_str(), |target| &target.name);
+        let call = Call::new(now, Rpc::AppendRows, target, &connection.meta);
+        let offset = request
+            .offset
+            .map_or("no offset".to_owned(), |offset| format!("offset {offset}"));
+        let said = format!("{offset}, {} bytes", request.encoded_len());
+        let answered = answered
+            .as_ref()
+            .map(|at| at.map_or("OK".to_owned(), |at| format!("at {at}")));
+        self.record_exchange(&call, said, &answered);
     }
 
     /// The client has sent its last request: what it sent is answered, then the call ends well.

@@ -114,3 +114,41 @@ impl CallLog {
         self.calls.push_back(call);
     }
 }
+
+/// A request and its answer, as a person reads them.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Exchange {
+    /// When.
+    pub at_ms: Millis,
+    /// Which call.
+    pub rpc: Rpc,
+    /// The table or stream it is about.
+    pub target: String,
+    /// What was asked beside that.
+    pub request: String,
+    /// What was answered.
+    pub answer: String,
+    /// The answer is an error.
+    pub refused: bool,
+}
+
+/// The newest exchanges.
+#[derive(Debug, Default)]
+pub(super) struct Exchanges {
+    kept: VecDeque<Exchange>,
+}
+
+impl Exchanges {
+    const LIMIT: usize = 200;
+
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Exchange> {
+        self.kept.iter()
+    }
+
+    pub(super) fn record(&mut self, exchange: Exchange) {
+        if self.kept.len() == Self::LIMIT {
+            self.kept.pop_front();
+        }
+        self.kept.push_back(exchange);
+    }
+}

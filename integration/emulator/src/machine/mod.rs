@@ -6,6 +6,7 @@ use crate::catalog::{Catalog, Millis, Table, TableRef};
 use crate::faults::{FaultPlan, FaultReport, Faults, Fired, Rpc};
 use append::Connection;
 use effect::Door;
+use history::Exchanges;
 use names::Target;
 use quota::Quotas;
 use refusal::known;
@@ -15,7 +16,7 @@ use stream::Stream;
 pub use append::{ConnectionId, Event, Output};
 pub use behaviour::Behaviour;
 pub use effect::{Effect, Journal, NotKept};
-pub use history::{Call, CallLog, Visibility, VisibilityLog};
+pub use history::{Call, CallLog, Exchange, Visibility, VisibilityLog};
 pub use refusal::{Code, Refusal};
 pub use stream::{StreamInfo, StreamKind};
 pub use switches::{FlushBelow, FlushUnset, MissingTable, Switches};
@@ -50,6 +51,7 @@ pub struct Machine {
     holders: BTreeMap<String, ConnectionId>,
     visible: VisibilityLog,
     calls: CallLog,
+    exchanges: Exchanges,
 }
 
 /// What came with a call beside its message.
@@ -99,6 +101,11 @@ impl Machine {
     /// The calls received last.
     pub fn calls(&self) -> &CallLog {
         &self.calls
+    }
+
+    /// The newest requests with their answers, oldest first.
+    pub fn exchanges(&self) -> impl DoubleEndedIterator<Item = &Exchange> {
+        self.exchanges.iter()
     }
 
     /// Every live stream, by name.
@@ -155,12 +162,39 @@ impl Machine {
     fn call<T>(
         &mut self,
         call: Call,
+        request: String,
+        table: &TableRef,
+        stream: Option<&str>,
+        act: impl FnOnce(&mut Self) -> Result<T, Refusal>,
+    ) -> Reply<T> {
+        let reply = self.act(&call, table, stream, act);
+        self.record_exchange(&call, request, &reply.result.as_ref().map(|_| "OK".to_owned()));
+        self.calls.record(call);
+        reply
+    }
+
+    fn record_exchange(&mut self, call: &Call, request: String, answered: &Result<String, &Refusal>) {
+        self.exchanges.record(Exchange {
+            at_ms: call.at_ms,
+            rpc: call.rpc,
+            target: call.target.clone(),
+            request,
+            refused: answered.is_err(),
+            answer: match answered {
+                Ok(answer) => answer.clone(),
+                Err(refusal) => format!("{:?}: {}", refusal.code, names::shorten(&refusal.message)),
+            },
+        });
+    }
+
+    fn act<T>(
+        &mut self,
+        call: &Call,
         table: &TableRef,
         stream: Option<&str>,
         act: impl FnOnce(&mut Self) -> Result<T, Refusal>,
     ) -> Reply<T> {
         let (rpc, token, routing) = (call.rpc, call.authorization.clone(), call.routing.clone());
-        self.calls.record(call);
         if let Err(refusal) = self.check_token(token.as_deref()) {
             return Reply {
                 delay_ms: 0,

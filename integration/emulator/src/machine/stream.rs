@@ -59,6 +59,10 @@ pub struct StreamInfo {
     pub committed: bool,
     /// An `AppendRows` call is open on it.
     pub connected: bool,
+    /// When it was created.
+    pub created_ms: Millis,
+    /// When it had traffic last.
+    pub traffic_ms: Millis,
 }
 
 impl StreamKind {
@@ -151,6 +155,8 @@ impl Stream {
             finalized: self.finalized,
             committed: self.committed_ms.is_some(),
             connected,
+            created_ms: self.created_ms,
+            traffic_ms: self.traffic_ms,
         }
     }
 }

@@ -42,7 +42,8 @@ impl Machine {
             .and_then(|stream| StreamKind::from_wire(stream.r#type()));
         let asked = request.write_stream.as_ref().map(|stream| stream.name.as_str());
         let asked = asked.filter(|_| !self.keeps(Behaviour::ServerChoosesName));
-        self.call(call, &table, None, |machine| {
+        let said = kind.map_or(String::new(), |kind| format!("{kind:?}"));
+        self.call(call, said, &table, None, |machine| {
             machine.create(&request.parent, &table, kind, asked, now)
         })
     }
@@ -59,6 +60,7 @@ impl Machine {
             now,
             Rpc::GetWriteStream,
             &request.name,
+            format!("{:?}", request.view()),
             meta,
             |machine, target| {
                 let mut answer = if target.default {
@@ -91,6 +93,7 @@ impl Machine {
             now,
             Rpc::FinalizeWriteStream,
             &request.name,
+            String::new(),
             meta,
             |machine, target| machine.finalize(target, now),
         )
@@ -107,6 +110,9 @@ impl Machine {
             now,
             Rpc::FlushRows,
             &request.write_stream,
+            request
+                .offset
+                .map_or("no offset".to_owned(), |offset| format!("offset {offset}")),
             meta,
             |machine, target| {
                 let details = machine.switches.flush_error_details;
@@ -134,7 +140,8 @@ impl Machine {
                 Refusal::invalid(format!("Invalid table name: {}", names::shorten(&request.parent)));
             return self.refused(call, refusal);
         };
-        self.call(call, &table, None, |machine| {
+        let said = format!("{} streams", request.write_streams.len());
+        self.call(call, said, &table, None, |machine| {
             machine.commit(&table, &request.write_streams, now)
         })
     }
@@ -144,12 +151,13 @@ impl Machine {
         now: Millis,
         rpc: Rpc,
         name: &str,
+        said: String,
         meta: &CallMeta,
         act: impl FnOnce(&mut Self, &Target) -> Result<T, Refusal>,
     ) -> Reply<T> {
         let call = Call::new(now, rpc, name, meta);
         match Target::parse(name) {
-            Ok(target) => self.call(call, &target.table, Some(&target.name), |machine| {
+            Ok(target) => self.call(call, said, &target.table, Some(&target.name), |machine| {
                 act(machine, &target)
             }),
             Err(refusal) => self.refused(call, refusal),
@@ -158,11 +166,15 @@ impl Machine {
 
     /// A call whose name cannot be read: the token is asked for all the same.
     fn refused<T>(&mut self, call: Call, refusal: Refusal) -> Reply<T> {
-        let token = call.authorization.clone();
+        let refusal = self
+            .check_token(call.authorization.as_deref())
+            .err()
+            .unwrap_or(refusal);
+        self.record_exchange(&call, String::new(), &Err(&refusal));
         self.calls.record(call);
         Reply {
             delay_ms: 0,
-            result: self.check_token(token.as_deref()).and(Err(refusal)),
+            result: Err(refusal),
         }
     }
 

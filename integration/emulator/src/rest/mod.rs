@@ -19,6 +19,7 @@ mod datasets;
 mod error;
 mod fields;
 mod jobs;
+mod page;
 mod queries;
 mod request;
 mod rows;
@@ -61,6 +62,7 @@ pub(crate) fn router(shared: Shared) -> Router {
         .route("/queries", post(queries::query))
         .route("/queries/{job}", get(queries::results));
     Router::new()
+        .route("/", get(page::page))
         .nest("/bigquery/v2/projects/{project}", project)
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_path)
