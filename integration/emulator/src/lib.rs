@@ -19,6 +19,8 @@ pub mod machine;
 pub mod schema;
 pub mod shared;
 
+#[allow(dead_code, reason = "the writers of rows come next")]
+mod defaults;
 mod emulator;
 mod grpc;
 mod query;

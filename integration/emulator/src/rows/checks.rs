@@ -38,6 +38,11 @@ impl Bad {
         Self::new("NULL value is not allowed")
     }
 
+    /// Without a field's name.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The whole text, in Google's words (JIT testRowErrors).
     pub(crate) fn on(&self, field: &str) -> String {
         let text = &self.text;
@@ -58,6 +63,13 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
+    /// All of them.
+    pub(crate) const ALL: Self = Self {
+        ranges: true,
+        lengths: true,
+        texts: true,
+    };
+
     pub(crate) fn of(switches: &Switches) -> Self {
         Self {
             ranges: switches.keeps(Behaviour::RangesChecked),
@@ -162,7 +174,7 @@ impl Checks {
             10_u128.pow(u32::from(digits) + 9) - 1
         });
         Numeric {
-            step: 10_i128.pow(u32::from(9 - scale.unwrap_or(9).min(9))),
+            step: 10_i128.pow(u32::from(9 - places(precision, scale, 9))),
             max: if self.ranges { max } else { u128::MAX },
         }
     }
@@ -171,11 +183,11 @@ impl Checks {
     pub(crate) fn big_numeric(self, precision: Option<u8>, scale: Option<u8>) -> BigNumeric {
         // BIGNUMERIC's whole range is that of 256 bits at scale 38 (write-api.md 5.3).
         let limit = precision
-            .map(|precision| precision.saturating_sub(scale.unwrap_or(0)))
-            .filter(|digits| *digits < 38 && self.ranges)
+            .map(|precision| precision.saturating_sub(scale.unwrap_or(0)).min(38))
+            .filter(|_| self.ranges)
             .map(|digits| ten(u32::from(digits) + 38));
         BigNumeric {
-            step: ten(u32::from(38 - scale.unwrap_or(38).min(38))),
+            step: ten(u32::from(38 - places(precision, scale, 38))),
             limit,
         }
     }
@@ -200,6 +212,12 @@ impl Checks {
             named_first: true,
         })
     }
+}
+
+/// Fraction digits: with a precision alone there are none.
+fn places(precision: Option<u8>, scale: Option<u8>, most: u8) -> u8 {
+    let without = if precision.is_some() { 0 } else { most };
+    scale.unwrap_or(without).min(most)
 }
 
 /// Rounds into a NUMERIC(precision, scale) and bounds it.

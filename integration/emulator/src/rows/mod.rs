@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::machine::{Code, Refusal, Switches};
 use crate::schema::Schema;
-use checks::Checks;
+pub(crate) use checks::{Bad, Checks};
 use fit::Misfit;
 
 mod checks;

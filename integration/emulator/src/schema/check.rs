@@ -1,6 +1,7 @@
 //! What BigQuery asks of a schema before it creates a table of it.
 
-use super::{Column, Kind, Mode, Schema};
+use super::{Column, Kind, Schema};
+use crate::defaults::DefaultValue;
 
 /// Nesting that BigQuery allows for STRUCT columns.
 const DEEPEST: usize = 15;
@@ -68,7 +69,7 @@ fn check_columns(columns: &[Column], within: &str, depth: usize) -> Result<(), S
             return refuse(format!("Duplicate field name: {path}"));
         }
         check_kind(&column.kind, &path, depth)?;
-        check_default(column, &path)?;
+        check_default(column, within)?;
     }
     Ok(())
 }
@@ -128,20 +129,17 @@ fn check_digits(
     refuse(format!("Invalid precision or scale for field {path}"))
 }
 
-/// D:default-values: a NULL default must not contradict the mode.
-fn check_default(column: &Column, path: &str) -> Result<(), SchemaError> {
-    let default = column.default_value_expression.as_deref().unwrap_or_default();
-    if column.mode == Mode::Nullable || !default.trim().eq_ignore_ascii_case("NULL") {
-        return Ok(());
+/// D:default-values: only whole columns have one, and it is a value of the column.
+fn check_default(column: &Column, within: &str) -> Result<(), SchemaError> {
+    if column.default_value_expression.is_some() && !within.is_empty() {
+        let path = path(within, &column.name);
+        return refuse(format!(
+            "Field {path} is a field of a STRUCT and cannot have a default value; set that of the whole STRUCT"
+        ));
     }
-    let mode = if column.mode == Mode::Required {
-        "REQUIRED"
-    } else {
-        "REPEATED"
-    };
-    refuse(format!(
-        "Field {path} is {mode}, its default value cannot be NULL"
-    ))
+    DefaultValue::of(column)
+        .map(drop)
+        .map_err(|error| SchemaError(error.to_string()))
 }
 
 fn path(within: &str, name: &str) -> String {
@@ -159,6 +157,7 @@ fn refuse(text: String) -> Result<(), SchemaError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::Mode;
 
     fn said(columns: Vec<Column>) -> String {
         Schema { columns }.check().unwrap_err().to_string()
@@ -280,25 +279,26 @@ mod tests {
     }
 
     #[test]
-    fn a_default_does_not_contradict_the_mode() {
-        let with = |mode| Column {
-            default_value_expression: Some(" null ".to_owned()),
+    fn a_default_is_a_value_of_its_whole_column() {
+        let with = |sql: &str, mode| Column {
+            default_value_expression: Some(sql.to_owned()),
             ..Column::new("d", Kind::Bool, mode)
         };
+        for good in [with(" null ", Mode::Nullable), with("[true]", Mode::Repeated)] {
+            assert_eq!(Schema { columns: vec![good] }.check(), Ok(()));
+        }
         assert_eq!(
-            Schema {
-                columns: vec![with(Mode::Nullable)]
-            }
-            .check(),
-            Ok(())
+            said(vec![with("NULL", Mode::Required)]),
+            "Invalid default value expression for column d: NULL where a value is REQUIRED"
         );
         assert_eq!(
-            said(vec![with(Mode::Required)]),
-            "Field d is REQUIRED, its default value cannot be NULL"
+            said(vec![with("1", Mode::Nullable)]),
+            "Invalid default value expression for column d: it has type INT64, the column has type BOOL"
         );
+        let inner = vec![with("true", Mode::Nullable)];
         assert_eq!(
-            said(vec![with(Mode::Repeated)]),
-            "Field d is REPEATED, its default value cannot be NULL"
+            said(vec![column("s", Kind::Struct(inner))]),
+            "Field s.d is a field of a STRUCT and cannot have a default value; set that of the whole STRUCT"
         );
     }
 }

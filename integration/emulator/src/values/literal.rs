@@ -1,35 +1,27 @@
 //! BigQuery's literals of dates, times and decimals, as rows carry them in strings.
 
 use arrow_buffer::i256;
-use chrono::NaiveDate;
 
-const SECOND_US: i64 = 1_000_000;
+use super::civil::{self, Reading};
 
 /// `YYYY-[M]M-[D]D` as days since 1970.
 pub(crate) fn date(text: &str) -> Option<i64> {
-    let mut read = Reader(text);
-    whole(read.date(), &read)
+    civil::date(text).map(i64::from)
 }
 
 /// `[H]H:[M]M:[S]S[.fraction]` as µs since midnight.
 pub(crate) fn time(text: &str) -> Option<i64> {
-    let mut read = Reader(text);
-    whole(read.time(), &read)
+    civil::time(text).and_then(Reading::exact_micros)
 }
 
 /// A date, and after `T` or a space a time, as µs since 1970.
 pub(crate) fn datetime(text: &str) -> Option<i64> {
-    let mut read = Reader(text);
-    whole(read.datetime(), &read)
+    civil::datetime(text).and_then(Reading::exact_micros)
 }
 
-/// A datetime and a zone (`Z`, `UTC`, `+HH[:MM]`; UTC if left out), as µs since 1970 in UTC.
+/// A datetime and a zone (UTC if left out), as µs since 1970 in UTC.
 pub(crate) fn timestamp(text: &str) -> Option<i64> {
-    let mut read = Reader(text);
-    let micros = read
-        .datetime()
-        .and_then(|micros| Some(micros - i64::from(read.zone_minutes()?) * 60 * SECOND_US));
-    whole(micros, &read)
+    civil::timestamp(text).and_then(Reading::exact_micros)
 }
 
 /// A decimal as an integer at `scale`, rounded half away from zero; `Some(None)` is one beyond 256 bits.
@@ -81,73 +73,10 @@ pub(crate) fn ten(digits: u32) -> i256 {
     i256::from_i128(10).wrapping_pow(digits.min(76))
 }
 
-fn whole<T>(value: Option<T>, read: &Reader<'_>) -> Option<T> {
-    value.filter(|_| read.0.is_empty())
-}
-
 /// What is left of a text.
 struct Reader<'a>(&'a str);
 
 impl<'a> Reader<'a> {
-    fn date(&mut self) -> Option<i64> {
-        let year = self.number(4, 4)?;
-        self.eat("-")?;
-        let month = self.number(1, 2)?;
-        self.eat("-")?;
-        let day = self.number(1, 2)?;
-        let date = NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, month, day)?;
-        Some((date - NaiveDate::default()).num_days())
-    }
-
-    fn time(&mut self) -> Option<i64> {
-        let hour = self.number(1, 2).filter(|hour| *hour < 24)?;
-        self.eat(":")?;
-        let minute = self.number(1, 2).filter(|minute| *minute < 60)?;
-        self.eat(":")?;
-        let second = self.number(1, 2).filter(|second| *second < 60)?;
-        let micros = match self.fraction() {
-            None => 0,
-            Some(digits) if (1..=6).contains(&digits.len()) => format!("{digits:0<6}").parse().ok()?,
-            Some(_) => return None,
-        };
-        Some((i64::from(hour) * 3600 + i64::from(minute) * 60 + i64::from(second)) * SECOND_US + micros)
-    }
-
-    fn datetime(&mut self) -> Option<i64> {
-        let days = self.date()?;
-        let has_time = match self.0.as_bytes() {
-            [b'T' | b't', ..] => true,
-            [b' ', next, ..] => next.is_ascii_digit(),
-            _ => false,
-        };
-        let micros = if has_time {
-            self.0 = &self.0[1..];
-            self.time()?
-        } else {
-            0
-        };
-        Some(days * 86_400 * SECOND_US + micros)
-    }
-
-    /// Minutes east of UTC.
-    fn zone_minutes(&mut self) -> Option<i32> {
-        let rest = self.0.strip_prefix(' ').unwrap_or(self.0);
-        if ["", "Z", "z", "UTC"].contains(&rest) {
-            self.0 = "";
-            return Some(0);
-        }
-        self.0 = rest;
-        let west = self.0.starts_with('-');
-        self.eat("+").or_else(|| self.eat("-"))?;
-        let hours = self.number(1, 2).filter(|hours| *hours <= 14)?;
-        let minutes = match self.eat(":") {
-            Some(()) => self.number(2, 2).filter(|minutes| *minutes < 60)?,
-            None => 0,
-        };
-        let minutes = i32::try_from(hours * 60 + minutes).ok()?;
-        Some(if west { -minutes } else { minutes })
-    }
-
     fn sign(&mut self) -> bool {
         let negative = self.0.starts_with('-');
         if negative || self.0.starts_with('+') {
@@ -172,12 +101,6 @@ impl<'a> Reader<'a> {
         self.eat(".").map(|()| self.digits())
     }
 
-    fn number(&mut self, least: usize, most: usize) -> Option<u32> {
-        let digits = self.digits();
-        let good = (least..=most).contains(&digits.len());
-        digits.parse().ok().filter(|_| good)
-    }
-
     fn digits(&mut self) -> &'a str {
         let end = self.0.bytes().take_while(u8::is_ascii_digit).count();
         let (digits, rest) = self.0.split_at(end);
@@ -194,6 +117,8 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SECOND_US: i64 = 1_000_000;
 
     #[test]
     fn civil_literals_are_read_strictly() {

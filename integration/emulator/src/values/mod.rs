@@ -1,8 +1,10 @@
 //! BigQuery's values: their text, and their canonical Arrow form where Arrow has none of its own. What takes rows
 //! in, REST, default values and queries share it.
 
+pub(crate) mod cell;
+pub(crate) mod civil;
 pub(crate) mod interval;
-#[cfg_attr(not(test), expect(dead_code, reason = "protobuf rows will read them all"))]
+#[allow(dead_code, reason = "protobuf rows read them all")]
 pub(crate) mod literal;
 pub(crate) mod picoseconds;
 pub(crate) mod range;

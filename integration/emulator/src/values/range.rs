@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use arrow_schema::{DataType, Field, Fields};
 
+use super::civil;
 use crate::schema::{Kind, RangeElement};
 
 const MARK: &str = "bigquery.type";
@@ -38,5 +39,31 @@ pub(crate) fn element(fields: &Fields) -> Option<RangeElement> {
         DataType::Timestamp(_, None) => Some(RangeElement::Datetime),
         DataType::Timestamp(_, Some(_)) => Some(RangeElement::Timestamp),
         _ => None,
+    }
+}
+
+/// Reads `[start, end)`, one space behind the comma; `UNBOUNDED` or `NULL` for a bound that there is not.
+///
+/// # Errors
+/// Says what is wrong.
+pub(crate) fn parse(text: &str, element: RangeElement) -> Result<(Option<i64>, Option<i64>), String> {
+    let wrong = || format!("invalid RANGE<{}> literal", Kind::from(element).sql_name());
+    let bounds = text.strip_prefix('[').and_then(|text| text.strip_suffix(')'));
+    let (start, end) = bounds
+        .and_then(|bounds| bounds.split_once(", "))
+        .ok_or_else(wrong)?;
+    let bound = |text: &str| match text {
+        _ if text.eq_ignore_ascii_case("UNBOUNDED") || text.eq_ignore_ascii_case("NULL") => Ok(None),
+        _ => bound(text, element).map(Some).ok_or_else(wrong),
+    };
+    Ok((bound(start)?, bound(end)?))
+}
+
+/// The text of a bound in the units of its element.
+pub(crate) fn bound(text: &str, element: RangeElement) -> Option<i64> {
+    match element {
+        RangeElement::Date => civil::date(text).map(i64::from),
+        RangeElement::Datetime => civil::datetime(text)?.exact_micros(),
+        RangeElement::Timestamp => civil::timestamp(text)?.exact_micros(),
     }
 }
