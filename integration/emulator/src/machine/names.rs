@@ -22,14 +22,17 @@ impl Target {
     /// Reads `{table}/streams/{id}` and `{table}/_default` (write-api.md 1.3).
     pub(super) fn parse(name: &str) -> Result<Self, Refusal> {
         let bad = || Refusal::invalid(format!("Invalid stream name: {}", shorten(name)));
-        let (path, id) = match name.rsplit_once("/streams/") {
-            Some(parts) => parts,
-            None => (name.strip_suffix("/_default").ok_or_else(bad)?, "_default"),
-        };
         // Three names of 1024 bytes, and what stands between them.
-        if id.is_empty() || id.contains('/') || name.len() > 4096 {
-            return Err(bad());
-        }
+        let (path, id) = name
+            .rsplit_once('/')
+            .filter(|_| name.len() <= 4096)
+            .ok_or_else(bad)?;
+        // A dataset or a table may be called `streams` as well.
+        let path = match path.strip_suffix("/streams") {
+            Some(long) if !id.is_empty() && parse_table(long).is_some() => long,
+            _ if id == "_default" => path,
+            _ => return Err(bad()),
+        };
         let table = parse_table(path).ok_or_else(bad)?;
         Ok(Self {
             table,
@@ -120,6 +123,21 @@ mod tests {
             long
         );
         assert!(long.default);
+        for names in [
+            "datasets/streams/tables/t",
+            "datasets/d/tables/streams",
+            "datasets/d/tables/_default",
+        ] {
+            let (long, short) = (
+                format!("projects/p/{names}/streams/_default"),
+                format!("projects/p/{names}/_default"),
+            );
+            let [long, short] = [long, short].map(|name| Target::parse(&name).unwrap());
+            assert_eq!(
+                (&long, long.table.path()),
+                (&short, format!("projects/p/{names}"))
+            );
+        }
         let day = Target::parse("projects/p/datasets/d/tables/t$20240131/streams/x").unwrap();
         assert_eq!((day.table.table.as_str(), day.default), ("t", false));
         assert_eq!(day.name, "projects/p/datasets/d/tables/t$20240131/streams/x");

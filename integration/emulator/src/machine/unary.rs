@@ -452,7 +452,8 @@ impl Machine {
                 "Stream is not finalized".to_owned(),
             )),
             StreamKind::Pending => Ok(target),
-            StreamKind::Committed => Err(wrong_kind("COMMITTED")),
+            // write-api.md 2.4, nodejs #413: what the service calls it there.
+            StreamKind::Committed => Err(wrong_kind("WRITE_OPTIMIZED")),
             StreamKind::Buffered => Err(wrong_kind("BUFFERED")),
         }
     }

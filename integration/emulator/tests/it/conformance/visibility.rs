@@ -258,8 +258,10 @@ pub(super) const FACTS: &[Fact] = &[
         script: || {
             let mut w = World::new();
             let (s, gone) = (w.create(Type::Buffered), format!("{TABLE}/streams/gone"));
+            let committed = w.create(Type::Committed);
             vec![
                 w.commit(&[&s]),
+                w.commit(&[&committed]),
                 w.commit(&[DEFAULT]),
                 w.commit(&[&gone]),
                 w.commit(&[]),
@@ -267,6 +269,7 @@ pub(super) const FACTS: &[Fact] = &[
         },
         answers: &[
             "not committed; S1 INVALID_STREAM_TYPE: Stream must be created in pending mode, actual: BUFFERED",
+            "not committed; S2 INVALID_STREAM_TYPE: Stream must be created in pending mode, actual: WRITE_OPTIMIZED",
             "not committed; projects/p/datasets/d/tables/t/streams/_default INVALID_STREAM_TYPE: Stream must be \
              created in pending mode, actual: WRITE_OPTIMIZED",
             "not committed; projects/p/datasets/d/tables/t/streams/gone STREAM_NOT_FOUND: Stream not found",
