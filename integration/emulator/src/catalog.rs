@@ -275,6 +275,14 @@ impl Catalog {
         })
     }
 
+    pub(crate) fn emptied_table(&self, name: &TableRef, now: Millis) -> Result<Table, CatalogError> {
+        let mut table = self.table(name)?.clone();
+        table.modified_ms = now;
+        table.revision = self.next_revision();
+        table.rows = TableRows::default();
+        Ok(table)
+    }
+
     pub(crate) fn next_revision(&self) -> u64 {
         self.revisions + 1
     }
@@ -413,6 +421,16 @@ impl Table {
         earlier.map_or((&self.schema, self.schema_version), |earlier| {
             (&earlier.schema, earlier.version)
         })
+    }
+
+    /// It is a view: it has no rows, but a query.
+    pub fn is_view(&self) -> bool {
+        self.rest.contains_key("view")
+    }
+
+    /// The query of a view.
+    pub fn view_query(&self) -> Option<&str> {
+        self.rest.get("view")?.get("query")?.as_str()
     }
 
     /// How many rows are visible.

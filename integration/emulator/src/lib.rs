@@ -21,6 +21,7 @@ pub mod shared;
 
 #[allow(dead_code, reason = "the writers of rows come next")]
 mod defaults;
+mod description;
 mod emulator;
 mod grpc;
 mod query;

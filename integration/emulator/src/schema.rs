@@ -9,6 +9,8 @@ use crate::values::{interval, picoseconds, range};
 
 mod check;
 mod conform;
+pub(crate) mod size;
+mod sql;
 mod wire;
 
 pub use check::SchemaError;

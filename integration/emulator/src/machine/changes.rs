@@ -124,6 +124,19 @@ impl Machine {
         self.catalog().table(name)
     }
 
+    /// Takes away a table's rows; its streams, and the rows held on them, stay.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotKept`.
+    pub fn truncate_table(&mut self, name: &TableRef, now: Millis) -> Result<(), CatalogError> {
+        // An empty table of the same id in its place.
+        let table = self.catalog().emptied_table(name, now)?;
+        Ok(self.apply(&Effect::TableCreated {
+            name: name.clone(),
+            table: Box::new(table),
+        })?)
+    }
+
     /// Deletes a table and its rows. Its write streams die with it, since they name its id.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use datafusion::datasource::MemTable;
 use datafusion::error::DataFusionError;
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::TableReference;
 use datafusion::sql::parser::Statement as EngineStatement;
@@ -16,28 +17,38 @@ use datafusion::sql::sqlparser::ast::{Query, Statement};
 use futures::TryStreamExt as _;
 
 use crate::query::identifiers::{Spelling, apply_outputs, name_outputs};
-use crate::query::{QueryError, QueryOutput, Snapshot, expressions, tables, types};
+use crate::query::snapshot::Snapshot;
+use crate::query::{QueryError, QueryOutput, expressions, tables, types};
 
 /// Memory for sorts, joins and aggregates of one query, in bytes.
 const MEMORY: usize = 512 << 20;
 /// Largest result, in bytes of Arrow.
 const LARGEST_RESULT: usize = 512 << 20;
 
-/// Runs a query whose tables are already resolved.
-pub(super) async fn run(mut query: Box<Query>, snapshot: Vec<Snapshot>) -> Result<QueryOutput, QueryError> {
-    let context = context().map_err(|error| explain(&error, &snapshot))?;
+/// Runs a query whose tables are already read; with `columns_only` it is planned and gives no rows.
+pub(super) async fn run(
+    mut query: Box<Query>,
+    tables: Vec<Snapshot>,
+    columns_only: bool,
+) -> Result<QueryOutput, QueryError> {
+    let context = context().map_err(|error| explain(&error, &tables))?;
     let mut spelling = Spelling::default();
-    for (i, table) in snapshot.iter().enumerate() {
-        let provider = provider(table, &mut spelling).map_err(|error| explain(&error, &snapshot))?;
+    for (i, table) in tables.iter().enumerate() {
+        let provider = provider(table, &mut spelling).map_err(|error| explain(&error, &tables))?;
         let name = TableReference::bare(tables::internal_name(i));
         context
             .register_table(name, Arc::new(provider))
-            .map_err(|error| explain(&error, &snapshot))?;
+            .map_err(|error| explain(&error, &tables))?;
     }
     let outputs = name_outputs(&mut query)?;
     expressions::translate(&mut query);
     spelling.apply(&mut query)?;
-    let (result, batches) = execute(&context, query, &snapshot).await?;
+    let plan = plan(&context, query, &tables).await?;
+    let (result, batches) = if columns_only {
+        (Arc::clone(plan.schema().inner()), Vec::new())
+    } else {
+        execute(&context, plan, &tables).await?
+    };
     let mut schema = types::result_schema(&result)?;
     apply_outputs(&outputs, &mut schema)?;
     let rows = types::result_rows(&batches, &schema)?;
@@ -59,11 +70,11 @@ fn provider(table: &Snapshot, spelling: &mut Spelling) -> Result<MemTable, DataF
     MemTable::try_new(Arc::clone(&schema), vec![batches.collect::<Result<_, _>>()?])
 }
 
-async fn execute(
+async fn plan(
     context: &SessionContext,
     query: Box<Query>,
     snapshot: &[Snapshot],
-) -> Result<(SchemaRef, Vec<RecordBatch>), QueryError> {
+) -> Result<LogicalPlan, QueryError> {
     let explain = |error: DataFusionError| explain(&error, snapshot);
     let statement = EngineStatement::Statement(Box::new(Statement::Query(query)));
     let plan = context
@@ -76,6 +87,15 @@ async fn execute(
         .with_allow_dml(false)
         .with_allow_statements(false);
     read_only.verify_plan(&plan).map_err(explain)?;
+    Ok(plan)
+}
+
+async fn execute(
+    context: &SessionContext,
+    plan: LogicalPlan,
+    snapshot: &[Snapshot],
+) -> Result<(SchemaRef, Vec<RecordBatch>), QueryError> {
+    let explain = |error: DataFusionError| explain(&error, snapshot);
     let frame = context.execute_logical_plan(plan).await.map_err(explain)?;
     let mut stream = frame.execute_stream().await.map_err(explain)?;
     let schema = stream.schema();

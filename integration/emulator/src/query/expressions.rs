@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, CaseWhen, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, ObjectName, OrderBy, OrderByExpr,
-    OrderByKind, Query, TimezoneInfo, Value, VisitMut, VisitorMut, WindowType,
+    FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
+    OrderBy, OrderByExpr, OrderByKind, Query, TimezoneInfo, UnaryOperator, Value, VisitMut, VisitorMut,
+    WindowType,
 };
 
 /// Rewrites what DataFusion spells differently. What is not known here goes on as it is.
@@ -53,6 +54,11 @@ impl VisitorMut for Translator {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         match expr {
             Expr::Cast { data_type, .. } | Expr::TypedString { data_type, .. } => translate_type(data_type),
+            Expr::InUnnest {
+                expr: value,
+                array_expr,
+                negated,
+            } => *expr = in_unnest(value, array_expr, *negated),
             Expr::Function(function) => {
                 order_nulls_within(function);
                 if let Some(other) = translate_function(function) {
@@ -152,6 +158,40 @@ fn translate_function(function: &mut Function) -> Option<Expr> {
     None
 }
 
+/// `a IN UNNEST(b)` is `array_has(b, a)`.
+fn in_unnest(value: &Expr, array: &Expr, negated: bool) -> Expr {
+    let has = call("array_has", vec![array.clone(), value.clone()]);
+    if negated {
+        Expr::UnaryOp {
+            op: UnaryOperator::Not,
+            expr: Box::new(has),
+        }
+    } else {
+        has
+    }
+}
+
+fn call(name: &str, args: Vec<Expr>) -> Expr {
+    let args = args
+        .into_iter()
+        .map(FunctionArgExpr::Expr)
+        .map(FunctionArg::Unnamed);
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: args.collect(),
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
 fn rename(function: &mut Function, name: &str) {
     function.name = ObjectName::from(vec![Ident::new(name)]);
 }
@@ -211,7 +251,7 @@ fn cast(expr: Expr, data_type: DataType) -> Expr {
 }
 
 /// The arguments, if they are expressions and nothing else.
-fn plain_args(function: &Function) -> Option<Vec<Expr>> {
+pub(super) fn plain_args(function: &Function) -> Option<Vec<Expr>> {
     let FunctionArguments::List(list) = &function.args else {
         return None;
     };
@@ -267,6 +307,8 @@ mod tests {
             ("DATE(a)", "CAST(a AS DATE)"),
             ("TIMESTAMP(a)", "CAST(a AS TIMESTAMP(6) WITH TIME ZONE)"),
             ("LOWER(a)", "LOWER(a)"),
+            ("a IN UNNEST([1, 2])", "array_has([1, 2], a)"),
+            ("a NOT IN UNNEST([1, 2])", "NOT array_has([1, 2], a)"),
             (
                 "ARRAY_AGG(a ORDER BY b DESC)",
                 "ARRAY_AGG(a ORDER BY b DESC NULLS LAST)",
@@ -276,7 +318,7 @@ mod tests {
                 "a FROM UNNEST([1]) AS a ORDER BY a NULLS FIRST",
             ),
         ] {
-            let mut query = tables::parse(&format!("SELECT {sql}")).unwrap();
+            let mut query = tables::parse_sql(&format!("SELECT {sql}")).unwrap();
             translate(&mut query);
             assert_eq!(query.to_string(), format!("SELECT {want}"), "{sql}");
         }

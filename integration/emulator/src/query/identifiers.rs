@@ -60,7 +60,7 @@ impl Spelling {
     /// selected.
     ///
     /// # Errors
-    /// `Invalid`: nested too deep, or with query parameters.
+    /// `Invalid`: nested too deep, or with system variables.
     pub(super) fn apply(&mut self, query: &mut Query) -> Result<(), QueryError> {
         let mut relations = Relations(HashSet::new());
         if let ControlFlow::Break(never) = query.visit(&mut relations) {
@@ -262,7 +262,10 @@ impl VisitorMut for Identifiers<'_> {
         self.depth += 1;
         match expr {
             Expr::Identifier(ident) if ident.value.starts_with('@') && ident.quote_style.is_none() => {
-                let text = format!("Query parameter '{}' not found", ident.value);
+                let text = format!(
+                    "System variables are not supported by this emulator: {}",
+                    ident.value
+                );
                 return ControlFlow::Break(QueryError::Invalid(text));
             }
             Expr::Identifier(ident) => self.spelling.fix(ident),
@@ -372,12 +375,17 @@ fn alias_of(factor: &mut TableFactor) -> Option<&mut TableAlias> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::query::names::Names;
     use crate::query::tables;
     use crate::schema::Mode;
 
     fn spelled(sql: &str) -> Result<(String, Vec<OutputName>), QueryError> {
-        let mut query = tables::parse(sql)?;
-        tables::resolve(&mut query, "p", None)?;
+        let mut query = tables::parse_sql(sql)?;
+        let names = Names {
+            project: "p".to_owned(),
+            default_dataset: None,
+        };
+        tables::resolve(&mut query, &names)?;
         let mut spelling = Spelling::default();
         let inner = vec![Column::new("Inner", Kind::Int64, Mode::Nullable)];
         spelling.columns(&[
@@ -452,11 +460,15 @@ mod tests {
     }
 
     #[test]
-    fn a_query_parameter_is_named() {
-        let error = spelled("SELECT @x").unwrap_err();
-        assert_eq!(
-            error,
-            QueryError::Invalid("Query parameter '@x' not found".to_owned())
-        );
+    fn parameters_and_system_variables_without_a_value_are_named() {
+        for (sql, text) in [
+            ("SELECT @x", "Query parameter '@x' not found"),
+            (
+                "SELECT @@x",
+                "System variables are not supported by this emulator: @@x",
+            ),
+        ] {
+            assert_eq!(spelled(sql).unwrap_err(), QueryError::Invalid(text.to_owned()));
+        }
     }
 }

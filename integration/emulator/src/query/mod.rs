@@ -1,22 +1,38 @@
-//! SELECT in BigQuery's dialect over a snapshot of the visible rows, run by DataFusion.
+//! SQL in BigQuery's dialect: SELECT over a snapshot of the visible rows, run by DataFusion, and the statements that
+//! change tables.
 
+use std::future::Future;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
+use datafusion::sql::sqlparser::ast::Query;
 use tokio::runtime::Builder;
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::catalog::{Catalog, CatalogError, DatasetRef, Entity, TableRef};
+use crate::machine::Switches;
 use crate::schema::Schema;
 use crate::shared::Shared;
+use names::Names;
+use snapshot::View;
+use text::Text;
 
+mod ddl;
 mod engine;
+mod execute;
 mod expressions;
 mod identifiers;
+mod information;
+mod names;
+mod parameters;
+mod snapshot;
 mod tables;
+mod text;
 mod types;
+
+pub(crate) use parameters::Parameters;
 
 /// How long a query may take, waiting for its turn included.
 pub const QUERY_TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -53,6 +69,9 @@ pub enum QueryError {
     /// It is SQL, but not a query that can run here.
     #[error("{0}")]
     Invalid(String),
+    /// The catalog refused what a statement asked for.
+    #[error(transparent)]
+    Catalog(CatalogError),
     /// A table name without dataset, and no default dataset.
     #[error("Table \"{0}\" must be qualified with a dataset (e.g. dataset.table).")]
     Unqualified(String),
@@ -73,49 +92,118 @@ pub enum QueryError {
     Internal(String),
 }
 
-/// Runs one SELECT over the rows that are visible now.
+/// A statement, and how it is to be run.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    /// One statement.
+    pub(crate) sql: String,
+    /// For names without a project.
+    pub(crate) project: String,
+    /// For names without a dataset.
+    pub(crate) default_dataset: Option<DatasetRef>,
+    /// Values for `@name` and `?`.
+    pub(crate) parameters: Parameters,
+    /// Say what would come of it, and change nothing.
+    pub(crate) dry_run: bool,
+}
+
+/// What a statement did.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Answer {
+    /// The rows of a SELECT; of a dry run its columns alone. Other statements have none.
+    pub(crate) output: Option<QueryOutput>,
+    /// BigQuery's `statementType`.
+    pub(crate) statement: &'static str,
+    /// What was defined.
+    pub(crate) ddl: Option<Ddl>,
+    /// What was done with rows.
+    pub(crate) dml: Option<Dml>,
+}
+
+/// What a statement did that defines something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ddl {
+    /// CREATE, SKIP, REPLACE, ALTER or DROP.
+    pub(crate) operation: &'static str,
+    /// What is defined.
+    pub(crate) target: Entity,
+}
+
+/// How many rows a statement put in and took away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dml {
+    /// Put in.
+    pub(crate) inserted: u64,
+    /// Taken away.
+    pub(crate) deleted: u64,
+}
+
+/// Runs one statement: a SELECT over the rows that are visible now, or one that changes tables.
 ///
-/// Names without a project are looked up in `project`, names without a dataset in `default_dataset`. The
-/// machine is locked only while the snapshot is taken, never while the query runs.
+/// The machine is locked only while a snapshot is taken or a change is made, never while a query runs.
 ///
 /// # Errors
-/// See [`QueryError`]; statements other than SELECT are `Invalid`.
+/// See [`QueryError`].
+pub(crate) async fn run(shared: &Shared, request: Request) -> Result<Answer, QueryError> {
+    run_within(QUERY_TIME_LIMIT, shared, request).await
+}
+
+/// As [`run`], for the rows alone.
 pub(crate) async fn query(
     shared: &Shared,
     project: &str,
     default_dataset: Option<&DatasetRef>,
     sql: &str,
 ) -> Result<QueryOutput, QueryError> {
-    query_within(QUERY_TIME_LIMIT, shared, project, default_dataset, sql).await
-}
-
-async fn query_within(
-    limit: Duration,
-    shared: &Shared,
-    project: &str,
-    default_dataset: Option<&DatasetRef>,
-    sql: &str,
-) -> Result<QueryOutput, QueryError> {
-    let asked = Asked {
-        shared: shared.clone(),
+    let request = Request {
+        sql: sql.to_owned(),
         project: project.to_owned(),
         default_dataset: default_dataset.cloned(),
-        sql: sql.to_owned(),
+        parameters: Parameters::default(),
+        dry_run: false,
     };
+    let answer = run(shared, request).await?;
+    Ok(answer.output.unwrap_or_else(QueryOutput::nothing))
+}
+
+/// The columns of a view that is to be defined by this query.
+///
+/// # Errors
+/// See [`QueryError`].
+pub(crate) async fn view_schema(shared: &Shared, name: &TableRef, sql: &str) -> Result<Schema, QueryError> {
+    let (shared, name, sql) = (shared.clone(), name.clone(), sql.to_owned());
+    let work = move || async move { Scope::of_view(&shared, &name).view_schema(&name, &sql).await };
+    within(QUERY_TIME_LIMIT, work).await
+}
+
+async fn run_within(limit: Duration, shared: &Shared, request: Request) -> Result<Answer, QueryError> {
+    let shared = shared.clone();
+    within(limit, move || request.run(shared)).await
+}
+
+/// Runs a statement on a thread of its own: parsing and planning recurse deeply, and work for the processor must
+/// not hold up those who serve. Dropping this future ends the statement.
+async fn within<T, F>(limit: Duration, work: impl FnOnce() -> F + Send + 'static) -> Result<T, QueryError>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, QueryError>>,
+{
     let run = async {
         // The semaphore is never closed.
         let turn = TURNS.acquire().await.ok();
-        on_own_thread(asked, turn).await
+        on_own_thread(work, turn).await
     };
     timeout(limit, run).await.unwrap_or(Err(QueryError::TimedOut))
 }
 
-/// Runs a query on a thread of its own: parsing and planning recurse deeply, and work for the processor must
-/// not hold up those who serve. Dropping this future ends the query.
-async fn on_own_thread(
-    asked: Asked,
+async fn on_own_thread<T, F>(
+    work: impl FnOnce() -> F + Send + 'static,
     turn: Option<SemaphorePermit<'static>>,
-) -> Result<QueryOutput, QueryError> {
+) -> Result<T, QueryError>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, QueryError>>,
+{
     let (_waiting, gone) = oneshot::channel::<()>();
     let work = move || {
         let _turn = turn;
@@ -124,7 +212,7 @@ async fn on_own_thread(
             tokio::select! {
                 biased;
                 _ = gone => Err(QueryError::TimedOut),
-                result = Box::pin(asked.run()) => result,
+                result = Box::pin(work()) => result,
             }
         })
     };
@@ -140,49 +228,105 @@ async fn on_own_thread(
     task.await.map_err(internal)?
 }
 
-struct Asked {
-    shared: Shared,
-    project: String,
-    default_dataset: Option<DatasetRef>,
-    sql: String,
-}
-
-impl Asked {
-    async fn run(self) -> Result<QueryOutput, QueryError> {
-        let mut query = tables::parse(&self.sql)?;
-        let names = tables::resolve(&mut query, &self.project, self.default_dataset.as_ref())?;
-        let snapshot = self.shared.with(|machine| {
-            let table = |name| Snapshot::take(&machine.catalog(), name);
-            names.into_iter().map(table).collect::<Result<_, _>>()
-        })?;
-        engine::run(query, snapshot).await
+impl Request {
+    async fn run(self, shared: Shared) -> Result<Answer, QueryError> {
+        let scope = Scope {
+            shared,
+            names: Names {
+                project: self.project,
+                default_dataset: self.default_dataset,
+            },
+            dry_run: self.dry_run,
+        };
+        let text = Text::read(&self.sql, &self.parameters)?;
+        let word = text.first_word().unwrap_or_default();
+        if ddl::WORDS.contains(&word.as_str()) {
+            let statement = ddl::parse(&text)?;
+            return Box::pin(execute::execute(&scope, statement)).await;
+        }
+        let output = Box::pin(scope.select(tables::parse(&text)?)).await?;
+        Ok(Answer {
+            output: Some(output),
+            statement: "SELECT",
+            ddl: None,
+            dml: None,
+        })
     }
 }
 
-/// A table as a query sees it.
-#[derive(Debug)]
-struct Snapshot {
-    name: TableRef,
-    schema: Schema,
-    rows: Vec<RecordBatch>,
+impl QueryOutput {
+    fn nothing() -> Self {
+        let schema = Schema { columns: Vec::new() };
+        let rows = RecordBatch::new_empty(schema.arrow());
+        Self { schema, rows }
+    }
 }
 
-impl Snapshot {
-    fn take(catalog: &Catalog, name: TableRef) -> Result<Self, QueryError> {
-        match catalog.table(&name) {
-            Ok(table) => Ok(Self {
-                schema: table.schema.clone(),
-                rows: table.rows().to_vec(),
-                name,
-            }),
-            Err(CatalogError::NotFound(entity)) => {
-                let dataset = catalog.dataset(&name.dataset_ref());
-                let location = dataset.map_or("US", |dataset| &dataset.location).to_owned();
-                Err(QueryError::NotFound { entity, location })
-            }
-            Err(other) => Err(QueryError::Invalid(other.to_string())),
+impl QueryError {
+    /// What BigQuery has and this emulator has not.
+    fn unsupported(what: &str) -> Self {
+        Self::Invalid(format!("Statement not supported by this emulator: {what}"))
+    }
+}
+
+/// Where and how a statement runs.
+struct Scope {
+    shared: Shared,
+    names: Names,
+    dry_run: bool,
+}
+
+impl Scope {
+    /// Where the query of a view runs: names without a project are those of its own.
+    fn of_view(shared: &Shared, name: &TableRef) -> Self {
+        Self {
+            shared: shared.clone(),
+            names: Names {
+                project: name.project.clone(),
+                default_dataset: None,
+            },
+            dry_run: true,
         }
     }
+
+    fn switches(&self) -> Switches {
+        self.shared.with(|machine| machine.switches().clone())
+    }
+
+    /// The rows of a SELECT; in a dry run none.
+    async fn select(&self, mut query: Box<Query>) -> Result<QueryOutput, QueryError> {
+        let names = tables::resolve(&mut query, &self.names)?;
+        let taken = self
+            .shared
+            .with(|machine| snapshot::take(machine.catalog(), names, &mut Vec::new()))?;
+        let tables = snapshot::read(taken, self.dry_run).await?;
+        engine::run(query, tables, self.dry_run).await
+    }
+
+    /// The columns of a view's query, which must not read the view itself.
+    async fn view_schema(&self, name: &TableRef, sql: &str) -> Result<Schema, QueryError> {
+        let view = View::new(name.clone(), sql)?;
+        let taken = self
+            .shared
+            .with(|machine| view.complete(machine.catalog(), &mut Vec::new()))?;
+        let output = snapshot::read(vec![taken], true).await?.pop();
+        output
+            .map(|snapshot| snapshot.schema)
+            .ok_or_else(|| internal("the view is gone"))
+    }
+}
+
+/// The error that something does not exist, with the place where it was looked for.
+fn missing(catalog: &Catalog, entity: Entity) -> QueryError {
+    let dataset = match &entity {
+        Entity::Dataset(dataset) => dataset.clone(),
+        Entity::Table(table) => table.dataset_ref(),
+    };
+    let location = catalog
+        .dataset(&dataset)
+        .map_or("US", |dataset| &dataset.location)
+        .to_owned();
+    QueryError::NotFound { entity, location }
 }
 
 fn internal(error: impl std::fmt::Display) -> QueryError {

@@ -5,14 +5,13 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     Ident, ObjectName, ObjectNamePart, Query, Statement, TableAlias, TableFactor, VisitMut, VisitorMut, With,
 };
-use datafusion::sql::sqlparser::dialect::BigQueryDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 
-use crate::catalog::{DatasetRef, TableRef};
+use crate::catalog::TableRef;
 use crate::query::QueryError;
-
-/// BigQuery's limit on the text of a query, in bytes.
-const LONGEST: usize = 1 << 20;
+use crate::query::names::Names;
+#[cfg(test)]
+use crate::query::parameters::Parameters;
+use crate::query::text::{Text, syntax};
 
 /// BigQuery's dialect never gives an identifier this quote, so it marks what has been resolved; and
 /// DataFusion takes the spelling of an identifier so quoted as it is.
@@ -21,25 +20,20 @@ pub(super) const RESOLVED: char = '"';
 /// Parses one SELECT.
 ///
 /// # Errors
-/// `Syntax`; `Invalid` for other statements, several, or a text that is too long.
-pub(super) fn parse(sql: &str) -> Result<Box<Query>, QueryError> {
-    if sql.len() > LONGEST {
-        let text = "The query is too large. The maximum standard SQL query length is 1024.00K characters";
-        return Err(QueryError::Invalid(text.to_owned()));
-    }
-    let mut statements = Parser::parse_sql(&BigQueryDialect, sql)
-        .map_err(|error| QueryError::Syntax(error.to_string().replace("sql parser error: ", "")))?;
+/// `Syntax`; `Invalid` for other statements, or several.
+pub(super) fn parse(text: &Text<'_>) -> Result<Box<Query>, QueryError> {
+    let mut statements = text.parser().parse_statements().map_err(syntax)?;
     match (statements.pop(), statements.is_empty()) {
         (None, _) => Err(QueryError::Syntax("Unexpected end of statement".to_owned())),
         (Some(Statement::Query(query)), true) => Ok(query),
         (Some(other), true) => {
             let text = other.to_string();
             let verb = text.split_whitespace().next().unwrap_or_default().to_uppercase();
-            let text = format!("Statement not supported by this emulator: {verb}. Only SELECT is.");
-            Err(QueryError::Invalid(text))
+            Err(QueryError::unsupported(&verb))
         }
         (Some(_), false) => {
-            let text = "Scripts of several statements are not supported by this emulator. Send one SELECT.";
+            let text =
+                "Scripts of several statements are not supported by this emulator. Send one statement.";
             Err(QueryError::Invalid(text.to_owned()))
         }
     }
@@ -50,14 +44,9 @@ pub(super) fn parse(sql: &str) -> Result<Box<Query>, QueryError> {
 ///
 /// # Errors
 /// `Unqualified`, `Invalid`.
-pub(super) fn resolve(
-    query: &mut Query,
-    project: &str,
-    default_dataset: Option<&DatasetRef>,
-) -> Result<Vec<TableRef>, QueryError> {
+pub(super) fn resolve(query: &mut Query, names: &Names) -> Result<Vec<TableRef>, QueryError> {
     let mut tables = Tables {
-        project,
-        default_dataset,
+        names,
         found: Vec::new(),
         scopes: Vec::new(),
     };
@@ -73,8 +62,7 @@ pub(super) fn internal_name(i: usize) -> String {
 }
 
 struct Tables<'a> {
-    project: &'a str,
-    default_dataset: Option<&'a DatasetRef>,
+    names: &'a Names,
     found: Vec<TableRef>,
     scopes: Vec<Scope>,
 }
@@ -163,8 +151,8 @@ impl Tables<'_> {
                 return Ok(None);
             }
         }
-        let table = self.table(&parts)?;
-        let own = table.table.clone();
+        let table = self.names.table(&parts)?;
+        let own = parts.last().cloned().unwrap_or_default();
         let known = self.found.iter().position(|other| *other == table);
         let i = known.unwrap_or_else(|| {
             self.found.push(table);
@@ -173,26 +161,10 @@ impl Tables<'_> {
         *name = ObjectName::from(vec![Ident::with_quote(RESOLVED, internal_name(i))]);
         Ok(Some(own))
     }
-
-    fn table(&self, parts: &[String]) -> Result<TableRef, QueryError> {
-        match parts {
-            [project, dataset, table] => Ok(TableRef::new(project, dataset, table)),
-            [dataset, table] => Ok(TableRef::new(self.project, dataset, table)),
-            [table] => match self.default_dataset {
-                Some(default) => Ok(TableRef::new(&default.project, &default.dataset, table)),
-                None => Err(QueryError::Unqualified(table.clone())),
-            },
-            _ => {
-                let name = parts.join(".");
-                let text = format!("Invalid table name: `{name}`. Write project.dataset.table.");
-                Err(QueryError::Invalid(text))
-            }
-        }
-    }
 }
 
 /// The parts of a name; a backtick may hold several of them, as in `` `p.d.t` ``.
-fn parts(name: &ObjectName) -> Vec<String> {
+pub(super) fn parts(name: &ObjectName) -> Vec<String> {
     let idents = name.0.iter().filter_map(ObjectNamePart::as_ident);
     idents
         .flat_map(|ident| ident.value.split('.'))
@@ -200,14 +172,24 @@ fn parts(name: &ObjectName) -> Vec<String> {
         .collect()
 }
 
+/// As [`parse`], without parameters.
+#[cfg(test)]
+pub(super) fn parse_sql(sql: &str) -> Result<Box<Query>, QueryError> {
+    parse(&Text::read(sql, &Parameters::default())?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::DatasetRef;
 
     fn resolved(sql: &str, default: Option<&str>) -> Result<(String, Vec<String>), QueryError> {
-        let mut query = parse(sql)?;
-        let default = default.map(|dataset| DatasetRef::new("p", dataset));
-        let found = resolve(&mut query, "p", default.as_ref())?;
+        let mut query = parse_sql(sql)?;
+        let names = Names {
+            project: "p".to_owned(),
+            default_dataset: default.map(|dataset| DatasetRef::new("p", dataset)),
+        };
+        let found = resolve(&mut query, &names)?;
         let found = found.iter().map(ToString::to_string).collect();
         Ok((query.to_string(), found))
     }
@@ -285,11 +267,11 @@ mod tests {
             ),
             (
                 "DELETE FROM d.t WHERE true",
-                "Statement not supported by this emulator: DELETE. Only SELECT is.",
+                "Statement not supported by this emulator: DELETE",
             ),
             (
-                "CREATE TABLE d.t (a INT64)",
-                "Statement not supported by this emulator: CREATE. Only SELECT is.",
+                "UPDATE d.t SET a = 1 WHERE true",
+                "Statement not supported by this emulator: UPDATE",
             ),
             (
                 "SELECT 1; SELECT 2",

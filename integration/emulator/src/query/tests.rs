@@ -223,7 +223,7 @@ async fn failures_say_what_is_wrong_in_bigquerys_words() {
         ),
         (
             "INSERT INTO Users VALUES (1)",
-            "Statement not supported by this emulator: INSERT. Only SELECT is.",
+            "Inserted row has wrong column count; Has 1, expected 5",
         ),
         (
             "SELECT u.userId, tag FROM Users u, UNNEST(u.tags) AS tag",
@@ -288,8 +288,15 @@ async fn as_deep_a_query_as_is_allowed_does_not_cost_the_stack() {
 #[tokio::test]
 async fn a_query_that_takes_too_long_ends_with_an_error() {
     let shared = shared();
+    let request = Request {
+        sql: "SELECT 1".to_owned(),
+        project: "p".to_owned(),
+        default_dataset: None,
+        parameters: Parameters::default(),
+        dry_run: false,
+    };
     let all = TURNS.acquire_many(QUERIES_AT_A_TIME as u32).await.unwrap();
-    let waited = query_within(Duration::from_millis(1), &shared, "p", None, "SELECT 1").await;
+    let waited = run_within(Duration::from_millis(1), &shared, request).await;
     drop(all);
     assert_eq!(waited, Err(QueryError::TimedOut));
 }

@@ -1,14 +1,17 @@
-//! `datasets.insert`, `get`, `list`, `delete`.
+//! `datasets.insert`, `get`, `patch`, `update`, `list`, `delete`.
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use serde_json::{Value, json};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use serde_json::{Map, Value, json};
 
 use crate::catalog::{Dataset, DatasetRef};
+use crate::description::{check_labels, integer};
 use crate::rest::Api;
 use crate::rest::error::ApiError;
 use crate::rest::request::{Body, Params, page_token, take_reference};
+use crate::rest::table_resource::{check_etag, merge};
 
 /// Entries of a list page, unless the caller asks for fewer.
 pub(super) const LIST_PAGE: u64 = 1000;
@@ -42,12 +45,97 @@ pub(super) async fn insert(
         .unwrap_or_default()
         .to_owned();
     COMPUTED.iter().for_each(|field| drop(body.remove(*field)));
+    let body = check(body)?;
     let name = DatasetRef::new(project, id);
     let now = api.shared.now();
     api.shared.with(|machine| {
         let dataset = machine.create_dataset(&name, &location, body, now)?;
         Ok(Json(resource(&name, dataset)))
     })
+}
+
+pub(super) async fn patch(
+    State(api): State<Api>,
+    Path(path): Path<(String, String)>,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Result<Json<Value>, ApiError> {
+    change(&api, path, &headers, body, true)
+}
+
+/// As `patch`, but what is not named goes.
+pub(super) async fn update(
+    State(api): State<Api>,
+    Path(path): Path<(String, String)>,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Result<Json<Value>, ApiError> {
+    change(&api, path, &headers, body, false)
+}
+
+/// A POST that says by a header which method it means: not every HTTP library has PATCH.
+pub(super) async fn overridden(
+    api: State<Api>,
+    path: Path<(String, String)>,
+    params: Params,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let method = headers.get("x-http-method-override");
+    match method.and_then(|method| method.to_str().ok()) {
+        Some("PATCH") => Ok(patch(api, path, headers, body).await?.into_response()),
+        Some("PUT") => Ok(update(api, path, headers, body).await?.into_response()),
+        Some("DELETE") => Ok(delete(api, path, params).await?.into_response()),
+        _ => Err(ApiError::new(
+            404,
+            "notFound",
+            "This emulator does not serve POST here without X-HTTP-Method-Override",
+        )),
+    }
+}
+
+fn change(
+    api: &Api,
+    (project, dataset): (String, String),
+    headers: &HeaderMap,
+    mut body: Map<String, Value>,
+    keep: bool,
+) -> Result<Json<Value>, ApiError> {
+    let name = DatasetRef::new(project, dataset);
+    body.remove("datasetReference");
+    let location = body.remove("location");
+    COMPUTED.iter().for_each(|field| drop(body.remove(*field)));
+    let now = api.shared.now();
+    api.shared.with(|machine| {
+        let dataset = machine.catalog().dataset(&name)?;
+        check_etag(headers, &dataset.etag())?;
+        let moved = |to: &str| !to.eq_ignore_ascii_case(&dataset.location);
+        if location.as_ref().and_then(Value::as_str).is_some_and(moved) {
+            return Err(ApiError::invalid("A dataset's location cannot be changed"));
+        }
+        let mut rest = if keep { dataset.rest.clone() } else { Map::new() };
+        merge(&mut rest, body);
+        let rest = check(rest)?;
+        let dataset = machine.update_dataset(&name, rest, now)?;
+        Ok(Json(resource(&name, dataset)))
+    })
+}
+
+/// The fields in the form in which they are given back.
+fn check(mut rest: Map<String, Value>) -> Result<Map<String, Value>, ApiError> {
+    rest.retain(|_, value| !value.is_null());
+    check_labels(rest.get("labels"))?;
+    for field in ["defaultTableExpirationMs", "defaultPartitionExpirationMs"] {
+        let Some(value) = rest.get(field) else {
+            continue;
+        };
+        let Some(ms) = integer(value).filter(|ms| *ms >= 0) else {
+            let text = format!("Invalid value for {field}: it must be a number of milliseconds");
+            return Err(ApiError::invalid(text));
+        };
+        rest.insert(field.to_owned(), ms.to_string().into());
+    }
+    Ok(rest)
 }
 
 pub(super) async fn get(

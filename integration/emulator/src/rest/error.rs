@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use crate::catalog::CatalogError;
+use crate::description::Invalid;
 use crate::query::QueryError;
 use crate::schema::SchemaError;
 
@@ -61,11 +62,16 @@ impl ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut error = json!({ "message": self.message, "domain": "global", "reason": self.reason });
+        if self.code == 412 {
+            error["locationType"] = "header".into();
+            error["location"] = "If-Match".into();
+        }
         let body = json!({
             "error": {
                 "code": self.code,
                 "message": self.message,
-                "errors": [{ "message": self.message, "domain": "global", "reason": self.reason }],
+                "errors": [error],
                 "status": self.status(),
             }
         });
@@ -94,12 +100,22 @@ impl From<SchemaError> for ApiError {
     }
 }
 
+impl From<Invalid> for ApiError {
+    fn from(error: Invalid) -> Self {
+        Self::invalid(error.0)
+    }
+}
+
 impl From<QueryError> for ApiError {
     fn from(error: QueryError) -> Self {
+        let error = match error {
+            QueryError::Catalog(error) => return error.into(),
+            other => other,
+        };
         let (code, reason) = match error {
             QueryError::NotFound { .. } => (404, "notFound"),
             QueryError::Syntax(_) | QueryError::Invalid(_) => (400, "invalidQuery"),
-            QueryError::Unqualified(_) => (400, "invalid"),
+            QueryError::Unqualified(_) | QueryError::Catalog(_) => (400, "invalid"),
             QueryError::TimedOut => (400, "timeout"),
             QueryError::TooLarge => (403, "responseTooLarge"),
             QueryError::Resources(_) => (400, "resourcesExceeded"),

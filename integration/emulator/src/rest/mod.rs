@@ -7,7 +7,7 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use serde_json::Value;
 
 use crate::shared::Shared;
@@ -20,9 +20,11 @@ mod error;
 mod fields;
 mod jobs;
 mod page;
+mod projects;
 mod queries;
 mod request;
 mod rows;
+mod table_resource;
 mod tables;
 
 #[cfg(test)]
@@ -46,23 +48,37 @@ pub(crate) fn router(shared: Shared) -> Router {
     };
     let project = Router::new()
         .route("/datasets", get(datasets::list).post(datasets::insert))
-        .route("/datasets/{dataset}", get(datasets::get).delete(datasets::delete))
+        .route(
+            "/datasets/{dataset}",
+            get(datasets::get)
+                .patch(datasets::patch)
+                .put(datasets::update)
+                .delete(datasets::delete)
+                .post(datasets::overridden),
+        )
         .route(
             "/datasets/{dataset}/tables",
             get(tables::list).post(tables::insert),
         )
         .route(
             "/datasets/{dataset}/tables/{table}",
-            get(tables::get).delete(tables::delete),
+            get(tables::get)
+                .patch(tables::patch)
+                .put(tables::update)
+                .delete(tables::delete)
+                .post(tables::overridden),
         )
         .route("/datasets/{dataset}/tables/{table}/data", get(tables::data))
-        .route("/jobs", post(queries::insert))
+        .route("/serviceAccount", get(projects::service_account))
+        .route("/jobs", get(queries::list).post(queries::insert))
         .route("/jobs/{job}", get(queries::get))
         .route("/jobs/{job}/cancel", post(queries::cancel))
+        .route("/jobs/{job}/delete", delete(queries::delete))
         .route("/queries", post(queries::query))
         .route("/queries/{job}", get(queries::results));
     Router::new()
         .route("/", get(page::page))
+        .route("/bigquery/v2/projects", get(projects::list))
         .nest("/bigquery/v2/projects/{project}", project)
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_path)

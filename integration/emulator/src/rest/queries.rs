@@ -1,29 +1,34 @@
-//! `jobs.insert`, `get`, `cancel`, `query` and `getQueryResults`. A query runs at once, so every job is done.
+//! `jobs.insert`, `get`, `list`, `cancel`, `delete`, `query` and `getQueryResults`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::Response;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
 use serde_json::{Map, Value, json};
 
 use crate::catalog::DatasetRef;
-use crate::query::query as run_query;
+use crate::query::{Answer, Parameters, Request, run};
+use crate::rest::datasets::list_page;
 use crate::rest::error::ApiError;
 use crate::rest::fields::write_schema;
-use crate::rest::jobs::Job;
+use crate::rest::jobs::{Done, Job, dry_run_statistics, query_statistics};
 use crate::rest::request::{Body, Params, page_token, timestamp_format};
 use crate::rest::rows::{self, TimestampFormat};
 use crate::rest::{Api, with_rows};
 
 /// Options of a query that would change its meaning, so that they cannot be ignored.
-const NOT_SUPPORTED: [&str; 4] = [
-    "destinationTable",
-    "queryParameters",
-    "userDefinedFunctions",
-    "tableDefinitions",
-];
+const NOT_SUPPORTED: [&str; 3] = ["destinationTable", "userDefinedFunctions", "tableDefinitions"];
+/// Jobs that this emulator does not run.
+const OTHER_JOBS: [&str; 3] = ["load", "copy", "extract"];
+/// How long a call waits for a job, unless it says so itself.
+const WAIT: Duration = Duration::from_secs(10);
+/// The longest that a call can ask to wait, in milliseconds.
+const LONGEST_WAIT: u64 = 200_000;
 
+/// Waits a while for the job's end, since nearly every query is done at once.
 pub(super) async fn insert(
     State(api): State<Api>,
     Path(project): Path<String>,
@@ -32,21 +37,30 @@ pub(super) async fn insert(
     let reference = body.get("jobReference").unwrap_or(&Value::Null);
     let configuration = body.get("configuration").cloned().unwrap_or(Value::Null);
     let Some(Value::Object(query)) = configuration.get("query") else {
-        let text = "This emulator runs query jobs only: configuration.query is missing";
-        return Err(ApiError::new(400, "required", text));
+        return Err(no_query(&configuration));
     };
-    if is_true(configuration.get("dryRun")) {
-        return Err(ApiError::new(
-            501,
-            "notImplemented",
-            "This emulator does not support dryRun",
-        ));
-    }
-    let mut asked = Asked::read(project, query)?;
+    let mut asked = Asked::read(project, query, configuration.clone())?;
     asked.id = text(reference, "jobId").map(str::to_owned);
     asked.location = text(reference, "location").map(str::to_owned);
-    let job = asked.run(&api, configuration.clone()).await?;
+    if is_true(configuration.get("dryRun")) {
+        return asked.dry_run(&api).await.map(|(job, _)| Json(job));
+    }
+    let job = asked.start(&api)?;
+    job.wait(WAIT).await;
     Ok(Json(job.resource()))
+}
+
+fn no_query(configuration: &Value) -> ApiError {
+    match OTHER_JOBS.iter().find(|kind| configuration.get(**kind).is_some()) {
+        Some(kind) => {
+            let text = format!("This emulator runs query jobs only, no {kind} jobs");
+            ApiError::new(501, "notImplemented", text)
+        }
+        None => {
+            let text = "This emulator runs query jobs only: configuration.query is missing";
+            ApiError::new(400, "required", text)
+        }
+    }
 }
 
 pub(super) async fn get(
@@ -56,13 +70,65 @@ pub(super) async fn get(
     Ok(Json(api.jobs.get(&project, &job)?.resource()))
 }
 
+pub(super) async fn list(
+    State(api): State<Api>,
+    Path(project): Path<String>,
+    params: Params,
+) -> Result<Json<Value>, ApiError> {
+    let states: Vec<String> = params.all("stateFilter").map(str::to_uppercase).collect();
+    // Creation times are not negative.
+    let time = |name| {
+        Ok::<_, ApiError>(
+            params
+                .number(name)?
+                .map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)),
+        )
+    };
+    let (least, most) = (time("minCreationTime")?, time("maxCreationTime")?);
+    let full = params
+        .text("projection")
+        .is_some_and(|text| text.eq_ignore_ascii_case("full"));
+    let wanted = |job: &Arc<Job>| {
+        (states.is_empty() || states.iter().any(|state| state == job.state()))
+            && least.is_none_or(|least| job.started_ms >= least)
+            && most.is_none_or(|most| job.started_ms <= most)
+            && params.text("parentJobId").is_none()
+    };
+    let entry = |job: Arc<Job>| {
+        let mut entry = job.summary();
+        if full {
+            entry["configuration"] = job.configuration.clone();
+        }
+        entry
+    };
+    let jobs = api.jobs.of(&project).into_iter();
+    let (jobs, next) = list_page(jobs.filter(wanted).map(entry).collect(), &params)?;
+    let mut json = json!({ "kind": "bigquery#jobList", "etag": "list", "jobs": jobs });
+    if let Some(next) = next {
+        json["nextPageToken"] = next.into();
+    }
+    Ok(Json(json))
+}
+
 /// A job that is done cannot be cancelled, and BigQuery says so by returning it.
 pub(super) async fn cancel(
     State(api): State<Api>,
     Path((project, job)): Path<(String, String)>,
 ) -> Result<Json<Value>, ApiError> {
-    let job = api.jobs.get(&project, &job)?.resource();
-    Ok(Json(json!({ "kind": "bigquery#jobCancelResponse", "job": job })))
+    let job = api.jobs.get(&project, &job)?;
+    job.cancel();
+    job.wait(WAIT).await;
+    Ok(Json(
+        json!({ "kind": "bigquery#jobCancelResponse", "job": job.resource() }),
+    ))
+}
+
+pub(super) async fn delete(
+    State(api): State<Api>,
+    Path((project, job)): Path<(String, String)>,
+) -> Result<StatusCode, ApiError> {
+    api.jobs.delete(&project, &job)?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 pub(super) async fn query(
@@ -70,30 +136,55 @@ pub(super) async fn query(
     Path(project): Path<String>,
     Body(body): Body,
 ) -> Result<Response, ApiError> {
-    if is_true(body.get("dryRun")) {
-        return Err(ApiError::new(
-            501,
-            "notImplemented",
-            "This emulator does not support dryRun",
-        ));
-    }
-    let mut asked = Asked::read(project, &body)?;
-    asked.location = body.get("location").and_then(Value::as_str).map(str::to_owned);
-    let most = match body.get("maxResults") {
-        None | Some(Value::Null) => None,
-        Some(number) => Some(
-            number
-                .as_u64()
-                .or_else(|| number.as_str()?.parse().ok())
-                .ok_or_else(|| ApiError::invalid("Invalid value for maxResults: it must be a number >= 0"))?,
-        ),
-    };
+    let most = number(&body, "maxResults")?;
+    let limit = number(&body, "timeoutMs")?.map_or(WAIT, milliseconds);
     let options = body.get("formatOptions").unwrap_or(&Value::Null);
     let output = text(options, "timestampOutputFormat").unwrap_or_default();
     let format = timestamp_format(is_true(options.get("useInt64Timestamp")), output);
-    let configuration = json!({ "jobType": "QUERY", "query": { "query": asked.sql, "useLegacySql": false } });
-    let job = asked.run(&api, configuration).await?;
-    answer(&job, "bigquery#queryResponse", 0, most, format)
+    let request_id = body.get("requestId").and_then(Value::as_str);
+    let request_id = request_id.filter(|id| !id.is_empty()).map(str::to_owned);
+    let mut asked = Asked::read(project, &body, configuration(&body))?;
+    asked.location = body.get("location").and_then(Value::as_str).map(str::to_owned);
+    if is_true(body.get("dryRun")) {
+        let (job, answer) = asked.dry_run(&api).await?;
+        let mut head = head("bigquery#queryResponse", &job["jobReference"], &answer);
+        if let Some(output) = &answer.output {
+            head["schema"] = write_schema(&output.schema);
+        }
+        return Ok(Json(head).into_response());
+    }
+    let again = request_id
+        .as_deref()
+        .and_then(|id| api.jobs.requested(&asked.request.project, id));
+    let job = match again {
+        Some(job) => job,
+        None => {
+            asked.request_id = request_id;
+            asked.start(&api)?
+        }
+    };
+    let done = job.wait(limit).await;
+    answer(&job, done.as_deref(), "bigquery#queryResponse", 0, most, format)
+}
+
+/// The configuration of the job that `jobs.query` makes.
+fn configuration(body: &Map<String, Value>) -> Value {
+    let mut query = json!({ "query": body.get("query"), "useLegacySql": false });
+    for field in [
+        "defaultDataset",
+        "parameterMode",
+        "queryParameters",
+        "maximumBytesBilled",
+    ] {
+        if let Some(value) = body.get(field) {
+            query[field] = value.clone();
+        }
+    }
+    let mut configuration = json!({ "jobType": "QUERY", "query": query });
+    if let Some(labels) = body.get("labels") {
+        configuration["labels"] = labels.clone();
+    }
+    configuration
 }
 
 pub(super) async fn results(
@@ -103,52 +194,69 @@ pub(super) async fn results(
 ) -> Result<Response, ApiError> {
     let job = api.jobs.get(&project, &job)?;
     let (start, most) = (params.start()?, params.number("maxResults")?);
-    answer(
-        &job,
-        "bigquery#getQueryResultsResponse",
-        start,
-        most,
-        params.timestamps(),
-    )
+    let limit = params.number("timeoutMs")?.map_or(WAIT, milliseconds);
+    let done = job.wait(limit).await;
+    let kind = "bigquery#getQueryResultsResponse";
+    answer(&job, done.as_deref(), kind, start, most, params.timestamps())
 }
 
 fn answer(
     job: &Job,
+    done: Option<&Done>,
     kind: &str,
     start: u64,
     most: Option<u64>,
     format: TimestampFormat,
 ) -> Result<Response, ApiError> {
-    let output = job.outcome.as_ref().map_err(ApiError::clone)?;
+    let Some(done) = done else {
+        let head = json!({ "kind": kind, "jobReference": job.reference(), "jobComplete": false });
+        return Ok(Json(head).into_response());
+    };
+    let answer = done.outcome.as_ref().map_err(ApiError::clone)?;
+    let mut head = head(kind, &job.reference(), answer);
+    let Some(output) = &answer.output else {
+        return Ok(Json(head).into_response());
+    };
     let total = output.rows.num_rows() as u64;
     let page = rows::page(std::slice::from_ref(&output.rows), start, most, format)?;
-    let mut head = json!({
-        "kind": kind,
-        "etag": "results",
-        "schema": write_schema(&output.schema),
-        "jobReference": job.reference(),
-        "totalRows": total.to_string(),
-        "totalBytesProcessed": "0",
-        "jobComplete": true,
-        "cacheHit": false,
-    });
+    head["schema"] = write_schema(&output.schema);
+    head["totalRows"] = total.to_string().into();
     if page.next < total {
         head["pageToken"] = page_token(page.next).into();
     }
     Ok(with_rows(&head, &page.rows))
 }
 
+/// What every answer about a query that is done says, but for its rows.
+fn head(kind: &str, reference: &Value, answer: &Answer) -> Value {
+    let mut head = json!({
+        "kind": kind,
+        "etag": "results",
+        "jobReference": reference,
+        "totalBytesProcessed": "0",
+        "jobComplete": true,
+        "cacheHit": false,
+    });
+    let statistics = query_statistics(answer);
+    for field in ["numDmlAffectedRows", "dmlStats"] {
+        if let Some(value) = statistics.get(field) {
+            head[field] = value.clone();
+        }
+    }
+    head
+}
+
 /// A query as it was asked for.
 struct Asked {
-    project: String,
-    sql: String,
-    default_dataset: Option<DatasetRef>,
+    request: Request,
+    configuration: Value,
     id: Option<String>,
     location: Option<String>,
+    request_id: Option<String>,
 }
 
 impl Asked {
-    fn read(project: String, query: &Map<String, Value>) -> Result<Self, ApiError> {
+    fn read(project: String, query: &Map<String, Value>, configuration: Value) -> Result<Self, ApiError> {
         let is_set = |value: Option<&Value>| match value {
             None | Some(Value::Null) => false,
             Some(Value::Array(list)) => !list.is_empty(),
@@ -176,38 +284,62 @@ impl Asked {
         let default = query.get("defaultDataset").unwrap_or(&Value::Null);
         let default_dataset = text(default, "datasetId")
             .map(|dataset| DatasetRef::new(text(default, "projectId").unwrap_or(&project), dataset));
+        let parameters = query.get("queryParameters").unwrap_or(&Value::Null);
         Ok(Self {
-            sql: sql.to_owned(),
-            default_dataset,
+            request: Request {
+                sql: sql.to_owned(),
+                project,
+                default_dataset,
+                parameters: Parameters::read(parameters).map_err(ApiError::invalid)?,
+                dry_run: false,
+            },
+            configuration,
             id: None,
             location: None,
-            project,
+            request_id: None,
         })
     }
 
-    /// Runs it. A query that fails is a job too, as in BigQuery.
-    async fn run(self, api: &Api, configuration: Value) -> Result<Arc<Job>, ApiError> {
-        let id = self
-            .id
-            .unwrap_or_else(|| format!("job_{}", uuid::Uuid::new_v4().simple()));
-        api.jobs.check_new(&self.project, &id)?;
-        let started_ms = api.shared.now();
-        let outcome = run_query(
-            &api.shared,
-            &self.project,
-            self.default_dataset.as_ref(),
-            &self.sql,
-        )
-        .await;
-        api.jobs.add(Job {
-            project: self.project,
-            id,
-            location: self.location.unwrap_or_else(|| "US".to_owned()),
-            configuration,
-            started_ms,
-            ended_ms: api.shared.now(),
-            outcome: outcome.map_err(ApiError::from),
-        })
+    /// Starts it. A query that fails is a job too, as in BigQuery.
+    fn start(self, api: &Api) -> Result<Arc<Job>, ApiError> {
+        let (shared, request) = (api.shared.clone(), self.request);
+        let mut job = Job::new(
+            request.project.clone(),
+            self.id
+                .unwrap_or_else(|| format!("job_{}", uuid::Uuid::new_v4().simple())),
+            self.location.unwrap_or_else(|| "US".to_owned()),
+            self.configuration,
+            shared.now(),
+        );
+        job.request_id = self.request_id;
+        let run = async move { run(&shared, request).await };
+        api.jobs.start(job, &api.shared, run)
+    }
+
+    /// What would come of it: a job that is kept nowhere, and the columns of its rows.
+    async fn dry_run(mut self, api: &Api) -> Result<(Value, Answer), ApiError> {
+        self.request.dry_run = true;
+        let (project, now) = (self.request.project.clone(), api.shared.now());
+        let location = self.location.unwrap_or_else(|| "US".to_owned());
+        let answer = run(&api.shared, self.request).await?;
+        let mut query = dry_run_statistics(&answer);
+        query["totalBytesProcessed"] = "0".into();
+        query["cacheHit"] = false.into();
+        let job = json!({
+            "kind": "bigquery#job",
+            "etag": "job",
+            "id": format!("{project}:{location}."),
+            "user_email": "emulator@localhost",
+            "jobReference": { "projectId": project, "location": location },
+            "configuration": self.configuration,
+            "status": { "state": "DONE" },
+            "statistics": {
+                "creationTime": now.to_string(),
+                "totalBytesProcessed": "0",
+                "query": query,
+            },
+        });
+        Ok((job, answer))
     }
 }
 
@@ -224,4 +356,20 @@ fn text<'a>(json: &'a Value, key: &str) -> Option<&'a str> {
     json.get(key)
         .and_then(Value::as_str)
         .filter(|text| !text.is_empty())
+}
+
+/// A number that is not negative, as a number or as text.
+fn number(body: &Map<String, Value>, key: &str) -> Result<Option<u64>, ApiError> {
+    match body.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(number) => number
+            .as_u64()
+            .or_else(|| number.as_str()?.parse().ok())
+            .map(Some)
+            .ok_or_else(|| ApiError::invalid(format!("Invalid value for {key}: it must be a number >= 0"))),
+    }
+}
+
+fn milliseconds(ms: u64) -> Duration {
+    Duration::from_millis(ms.min(LONGEST_WAIT))
 }

@@ -1,7 +1,5 @@
 //! What comes with a call: query parameters as clients spell them, and JSON bodies.
 
-use std::collections::HashMap;
-
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
@@ -13,7 +11,7 @@ use crate::rest::rows::TimestampFormat;
 
 /// The query parameters of a call.
 #[derive(Debug, Default)]
-pub(super) struct Params(HashMap<String, String>);
+pub(super) struct Params(Vec<(String, String)>);
 
 impl<S: Send + Sync> FromRequestParts<S> for Params {
     type Rejection = ApiError;
@@ -21,17 +19,24 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
             .map_err(|error| ApiError::invalid(error.body_text()))?;
-        Ok(Self(pairs.into_iter().collect()))
+        Ok(Self(pairs))
     }
 }
 
 impl Params {
-    /// The parameter, unless it is empty.
+    /// The parameter, unless it is empty; the last one counts.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
-        self.0
-            .get(name)
-            .map(String::as_str)
+        let last = self.0.iter().rev().find(|(other, _)| other == name);
+        last.map(|(_, value)| value.as_str())
             .filter(|text| !text.is_empty())
+    }
+
+    /// A parameter that can come several times.
+    pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let values = self.0.iter().filter(move |(other, _)| other == name);
+        values
+            .map(|(_, value)| value.as_str())
+            .filter(|value| !value.is_empty())
     }
 
     /// A boolean; Python's client writes `True`.

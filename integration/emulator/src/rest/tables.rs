@@ -1,38 +1,23 @@
-//! `tables.insert`, `get`, `list`, `delete`, and `tabledata.list`.
+//! `tables.insert`, `get`, `patch`, `update`, `list`, `delete`, and `tabledata.list`.
 
 use arrow_array::RecordBatch;
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use axum::response::Response;
-use serde_json::{Value, json};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use serde_json::{Map, Value, json};
 
-use crate::catalog::{DatasetRef, Table, TableRef};
+use crate::catalog::{DatasetRef, TableRef};
+use crate::description::Description;
 use crate::machine::Machine;
+use crate::query::view_schema;
 use crate::rest::datasets::list_page;
 use crate::rest::error::ApiError;
-use crate::rest::fields::{read_schema, write_schema};
+use crate::rest::fields::read_schema;
 use crate::rest::request::{Body, Params, page_token, take_reference};
+use crate::rest::table_resource::{check_etag, clean, entry, merge, resource, view_query};
 use crate::rest::{Api, rows, with_rows};
 use crate::schema::Schema;
-
-/// Fields of the resource that the server computes.
-const COMPUTED: [&str; 12] = [
-    "kind",
-    "etag",
-    "id",
-    "selfLink",
-    "numBytes",
-    "numLongTermBytes",
-    "numRows",
-    "creationTime",
-    "lastModifiedTime",
-    "type",
-    "location",
-    "streamingBuffer",
-];
-/// Fields that make something else than a table of it.
-const NOT_A_TABLE: [&str; 3] = ["view", "materializedView", "externalDataConfiguration"];
 
 pub(super) async fn insert(
     State(api): State<Api>,
@@ -41,22 +26,84 @@ pub(super) async fn insert(
 ) -> Result<Json<Value>, ApiError> {
     let path = [("projectId", project.as_str()), ("datasetId", dataset.as_str())];
     let id = take_reference(&mut body, "tableReference", "tableId", &path)?;
-    if let Some(field) = NOT_A_TABLE
-        .iter()
-        .find(|field| body.get(**field).is_some_and(|value| !value.is_null()))
-    {
-        return Err(ApiError::new(
-            501,
-            "notImplemented",
-            format!("This emulator does not support {field}"),
-        ));
-    }
-    let schema = read_schema(&body.remove("schema").unwrap_or(Value::Null))?;
-    COMPUTED.iter().for_each(|field| drop(body.remove(*field)));
+    clean(&mut body)?;
+    let given = body.remove("schema").unwrap_or(Value::Null);
     let name = TableRef::new(project, dataset, id);
+    let schema = match view_query(&body)? {
+        None => read_schema(&given)?,
+        Some(query) => view_schema(&api.shared, &name, &query).await?,
+    };
+    let now = api.shared.now();
+    let description = Description { schema, rest: body }.check(now)?;
+    api.shared.with(|machine| {
+        let Description { schema, rest } = description.with_defaults(machine.catalog(), &name, now);
+        machine.create_table(&name, schema, rest, now)?;
+        described(machine, &name)
+    })
+}
+
+pub(super) async fn patch(
+    State(api): State<Api>,
+    Path(path): Path<(String, String, String)>,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Result<Json<Value>, ApiError> {
+    change(&api, path, &headers, body, true).await
+}
+
+/// As `patch`, but what is not named goes, the columns excepted.
+pub(super) async fn update(
+    State(api): State<Api>,
+    Path(path): Path<(String, String, String)>,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Result<Json<Value>, ApiError> {
+    change(&api, path, &headers, body, false).await
+}
+
+/// A POST that says by a header which method it means: not every HTTP library has PATCH.
+pub(super) async fn overridden(
+    api: State<Api>,
+    path: Path<(String, String, String)>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let method = headers.get("x-http-method-override");
+    match method.and_then(|method| method.to_str().ok()) {
+        Some("PATCH") => Ok(patch(api, path, headers, body).await?.into_response()),
+        Some("PUT") => Ok(update(api, path, headers, body).await?.into_response()),
+        Some("DELETE") => Ok(delete(api, path).await?.into_response()),
+        _ => Err(ApiError::new(
+            404,
+            "notFound",
+            "This emulator does not serve POST here without X-HTTP-Method-Override",
+        )),
+    }
+}
+
+async fn change(
+    api: &Api,
+    (project, dataset, table): (String, String, String),
+    headers: &HeaderMap,
+    mut body: Map<String, Value>,
+    keep: bool,
+) -> Result<Json<Value>, ApiError> {
+    let name = TableRef::new(project, dataset, table);
+    clean(&mut body)?;
+    let given = body.remove("schema").filter(|schema| !schema.is_null());
+    let schema = match view_query(&body)? {
+        None => given.as_ref().map(read_schema).transpose()?,
+        Some(query) => Some(view_schema(&api.shared, &name, &query).await?),
+    };
     let now = api.shared.now();
     api.shared.with(|machine| {
-        machine.create_table(&name, schema, body, now)?;
+        let table = machine.catalog().table(&name)?;
+        check_etag(headers, &table.etag())?;
+        let mut rest = if keep { table.rest.clone() } else { Map::new() };
+        merge(&mut rest, body);
+        let schema = schema.unwrap_or_else(|| table.schema.clone());
+        let new = Description { schema, rest }.check_change(&name, table, now)?;
+        machine.update_table(&name, new.schema, new.rest, now)?;
         described(machine, &name)
     })
 }
@@ -112,6 +159,9 @@ pub(super) async fn data(
     let (start, most) = (params.start()?, params.number("maxResults")?);
     let (batches, total, etag, selected) = api.shared.with(|machine| {
         let table = machine.catalog().table(&name)?;
+        if table.is_view() {
+            return Err(ApiError::invalid("Cannot list a table of type VIEW."));
+        }
         let selected = params
             .text("selectedFields")
             .map(|fields| select(&table.schema, fields));
@@ -163,54 +213,4 @@ fn described(machine: &Machine, name: &TableRef) -> Result<Json<Value>, ApiError
     let table = machine.catalog().table(name)?;
     let location = &machine.catalog().dataset(&name.dataset_ref())?.location;
     Ok(Json(resource(name, table, location)))
-}
-
-fn reference(name: &TableRef) -> Value {
-    json!({ "projectId": name.project, "datasetId": name.dataset, "tableId": name.table })
-}
-
-fn entry(name: &TableRef, table: &Table) -> Value {
-    let mut json = json!({
-        "kind": "bigquery#table",
-        "id": name.to_string(),
-        "tableReference": reference(name),
-        "type": "TABLE",
-        "creationTime": table.created_ms.to_string(),
-    });
-    for field in [
-        "friendlyName",
-        "labels",
-        "timePartitioning",
-        "rangePartitioning",
-        "clustering",
-        "expirationTime",
-    ] {
-        if let Some(value) = table.rest.get(field) {
-            json[field] = value.clone();
-        }
-    }
-    json
-}
-
-fn resource(name: &TableRef, table: &Table, location: &str) -> Value {
-    let mut json = table.rest.clone();
-    let computed = json!({
-        "kind": "bigquery#table",
-        "etag": table.etag(),
-        "id": name.to_string(),
-        "selfLink": format!("https://bigquery.googleapis.com/bigquery/v2/{}", name.path()),
-        "tableReference": reference(name),
-        "schema": write_schema(&table.schema),
-        "numBytes": "0",
-        "numLongTermBytes": "0",
-        "numRows": table.row_count().to_string(),
-        "creationTime": table.created_ms.to_string(),
-        "lastModifiedTime": table.modified_ms.to_string(),
-        "type": "TABLE",
-        "location": location,
-    });
-    if let Value::Object(computed) = computed {
-        json.extend(computed);
-    }
-    Value::Object(json)
 }

@@ -8,9 +8,14 @@ use axum::http::{Request, StatusCode};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
+use super::jobs::{Done, Job};
 use super::*;
 use crate::catalog::TableRef;
 use crate::machine::Machine;
+
+mod changes;
+mod job_calls;
+mod statements;
 
 const NOW: i64 = 1_700_000_000_000;
 
@@ -151,7 +156,7 @@ async fn a_table_is_made_found_listed_and_deleted() {
             { "name": "id", "type": "INTEGER", "mode": "REQUIRED" },
             { "name": "at", "type": "TIMESTAMP", "mode": "NULLABLE" },
         ] },
-        "numBytes": "0",
+        "numBytes": "32",
         "numLongTermBytes": "0",
         "numRows": "2",
         "creationTime": NOW.to_string(),
@@ -434,7 +439,7 @@ async fn bad_calls_are_refused_in_googles_shape() {
                 501,
                 "UNIMPLEMENTED",
                 "notImplemented",
-                "This emulator does not support view",
+                "This emulator speaks GoogleSQL only: set view.useLegacySql to false",
             ),
         ),
         (
@@ -500,7 +505,7 @@ async fn bad_calls_are_refused_in_googles_shape() {
         (
             "POST",
             "jobs",
-            json!({ "configuration": { "load": {} } }),
+            json!({ "configuration": {} }),
             error(
                 400,
                 bad,
@@ -523,11 +528,17 @@ async fn bad_calls_are_refused_in_googles_shape() {
             "POST",
             "queries",
             json!({ "query": "SELECT 1", "queryParameters": [{}] }),
+            error(400, bad, "invalid", "Query parameter 1 has no type"),
+        ),
+        (
+            "POST",
+            "queries",
+            json!({ "query": "SELECT 1", "destinationTable": { "tableId": "u" } }),
             error(
                 501,
                 "UNIMPLEMENTED",
                 "notImplemented",
-                "This emulator does not support queryParameters",
+                "This emulator does not support destinationTable",
             ),
         ),
         (
@@ -585,17 +596,11 @@ async fn many_pollers_are_served_at_a_time() {
 #[test]
 fn the_oldest_jobs_go_first() {
     let jobs = Jobs::default();
-    let job = |i: usize| jobs::Job {
-        project: "p".to_owned(),
-        id: i.to_string(),
-        location: "US".to_owned(),
-        configuration: Value::Null,
-        started_ms: 0,
-        ended_ms: 0,
-        outcome: Err(ApiError::invalid("")),
-    };
     for i in 0..1001 {
-        jobs.add(job(i)).unwrap();
+        let job = Job::new("p".to_owned(), i.to_string(), "US".to_owned(), Value::Null, 0);
+        let job = jobs.add(job).unwrap();
+        let outcome = Err(ApiError::invalid(""));
+        jobs.finish(&job, Done { ended_ms: 0, outcome });
     }
     assert_eq!(jobs.get("p", "0").unwrap_err(), ApiError::not_found("Job p:0"));
     assert_eq!(jobs.get("p", "1").unwrap().id, "1");

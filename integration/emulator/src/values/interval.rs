@@ -51,6 +51,11 @@ impl Interval {
         .filter(|_| good)
     }
 
+    /// Months, days and microseconds.
+    pub(crate) fn parts(self) -> (i32, i32, i64) {
+        (self.months, self.days, self.micros)
+    }
+
     /// Reads the canonical format, `[sign]Y-M [sign]D [sign]H:M:S[.F]`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         Self::parse_parts(text, Part::Year, Part::Second)
