@@ -87,6 +87,12 @@ impl World {
         name
     }
 
+    /// Deletes `p.d.t` and creates it again.
+    pub(crate) fn recreate(&mut self) {
+        self.machine.delete_table(&TableRef::new("p", "d", "t")).unwrap();
+        self.table("t", "US", vec![Column::new("n", Kind::Int64, Mode::Nullable)]);
+    }
+
     /// Gives `p.d.t` these columns beside `n`.
     pub(crate) fn add_columns(&mut self, more: &[&str]) {
         let table = TableRef::new("p", "d", "t");

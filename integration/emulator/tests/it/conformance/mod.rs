@@ -32,7 +32,7 @@ struct Fact {
     answers: &'static [&'static str],
 }
 
-const DEFAULT: &str = "projects/p/datasets/d/tables/t/streams/_default";
+pub(crate) const DEFAULT: &str = "projects/p/datasets/d/tables/t/streams/_default";
 const DAY_MS: i64 = 86_400_000;
 
 const FACTS: &[&[Fact]] = &[
