@@ -36,6 +36,8 @@ pub struct Config {
     pub http: SocketAddr,
     /// What goes wrong.
     pub faults: FaultPlan,
+    /// Round trip added to every answer of the Storage Write API, in milliseconds.
+    pub latency_ms: u64,
     /// Answers that can be chosen.
     pub switches: Switches,
     /// Serve both over TLS.
@@ -171,10 +173,9 @@ impl Handle {
         let machine = Machine::new(config.switches.clone(), config.faults.clone(), seed);
         let clock = config.clock.clone().unwrap_or_else(system_clock);
         let shared = Shared::new(machine, clock);
-        Ok(Self {
-            service: Service::new(shared.clone()),
-            shared,
-        })
+        let service = Service::new(shared.clone());
+        service.set_latency_ms(config.latency_ms);
+        Ok(Self { shared, service })
     }
 
     /// Serves the Storage Write API on connections of any kind (plaintext), until `stopped` or until no more will
@@ -298,6 +299,22 @@ impl Handle {
         self.service.close_all(refusal);
     }
 
+    /// Lets go every answer that a fault holds until it is released.
+    pub fn release(&self) {
+        self.service.release();
+    }
+
+    /// The round trip that is added to every answer of the Storage Write API, in milliseconds.
+    pub fn latency_ms(&self) -> u64 {
+        self.service.latency_ms()
+    }
+
+    /// Sets the round trip from now on. Pipelined appends stay pipelined: each answer is due so much after its
+    /// request, in order.
+    pub fn set_latency_ms(&self, ms: u64) {
+        self.service.set_latency_ms(ms);
+    }
+
     /// Sends GOAWAY on every open HTTP/2 connection: the calls on it go on, new ones need another connection.
     pub fn go_away(&self) {
         self.service.go_away();
@@ -326,6 +343,7 @@ impl Default for Config {
             grpc: loopback,
             http: loopback,
             faults: FaultPlan::default(),
+            latency_ms: 0,
             switches: Switches::default(),
             tls: None,
             clock: None,

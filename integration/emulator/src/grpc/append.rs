@@ -8,13 +8,14 @@ use bigquery_write_proto::wire::{AppendRowsRequest, AppendRowsResponse};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
+use super::hold::{LONGEST_MS, Turn};
+use super::transport::Line;
 use super::{Service, status};
 use crate::catalog::Millis;
-use crate::machine::{ConnectionId, Event, Output, Refusal};
+use crate::machine::{ConnectionId, Delivery, Event, Output, Passage, Refusal};
 
 /// Answers held for a client that does not read them.
 const ANSWERS: usize = 1024;
@@ -23,14 +24,22 @@ const ANSWERS: usize = 1024;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Doors(Arc<Mutex<HashMap<ConnectionId, oneshot::Sender<Option<Refusal>>>>>);
 
-/// An answer and when it may go.
+/// Something to send, and when it may go.
 struct Held {
-    due: Option<Instant>,
-    answer: Result<AppendRowsResponse, Status>,
+    turn: Turn,
+    what: What,
+}
+
+enum What {
+    Answer(Box<AppendRowsResponse>),
+    Status(Status),
+    Reset,
+    Cut,
 }
 
 struct Conversation {
     service: Service,
+    line: Line,
     id: ConnectionId,
     answers: mpsc::Sender<Held>,
     over: oneshot::Receiver<Option<Refusal>>,
@@ -39,6 +48,7 @@ struct Conversation {
 /// Carries on the call that the machine has opened as `id`.
 pub(super) fn answers(
     service: &Service,
+    line: Line,
     id: ConnectionId,
     requests: Streaming<AppendRowsRequest>,
 ) -> BoxStream<'static, Result<AppendRowsResponse, Status>> {
@@ -46,16 +56,23 @@ pub(super) fn answers(
     let over = service.doors.open(id);
     let conversation = Conversation {
         service: service.clone(),
+        line: line.clone(),
         id,
         answers,
         over,
     };
     tokio::spawn(conversation.run(requests));
-    let answers = ReceiverStream::new(held).then(|Held { due, answer }| async move {
-        if let Some(due) = due {
-            tokio::time::sleep_until(due).await;
+    let answers = ReceiverStream::new(held).then(move |Held { turn, what }| {
+        let line = line.clone();
+        async move {
+            turn.come().await;
+            match what {
+                What::Answer(answer) => Ok(*answer),
+                What::Status(status) => Err(status),
+                What::Reset => Err(line.break_off()),
+                What::Cut => line.cut().await,
+            }
         }
-        answer
     });
     answers.boxed()
 }
@@ -63,6 +80,7 @@ pub(super) fn answers(
 impl Conversation {
     async fn run(mut self, mut requests: Streaming<AppendRowsRequest>) {
         let shared = self.service.shared.clone();
+        let mut open = true;
         loop {
             let idle = shared
                 .with(|machine| machine.idle_deadline(self.id))
@@ -74,23 +92,26 @@ impl Conversation {
                 biased;
                 () = self.answers.closed() => break,
                 over = &mut self.over => {
-                    self.finish(over.ok().flatten(), 0).await;
+                    self.finish(over.ok().flatten(), &Delivery::default()).await;
                     break;
                 }
-                request = requests.message() => match request {
+                request = requests.message(), if open => match request {
                     Ok(Some(request)) => {
                         let now = shared.now();
                         shared.with(|machine| machine.append(now, self.id, &request))
                     }
-                    Ok(None) => shared.with(|machine| machine.half_close(self.id)),
+                    Ok(None) => {
+                        open = false;
+                        shared.with(|machine| machine.half_close(self.id))
+                    }
                     Err(_) => break,
                 },
-                // A year is as good as never, and tokio's timer takes no more than two.
-                () = tokio::time::sleep(Duration::from_millis(wait.min(365 * 86_400_000))) => {
+                () = tokio::time::sleep(Duration::from_millis(wait.min(LONGEST_MS))) => {
                     self.service.tick();
                     continue;
                 }
             };
+            self.service.note_late();
             if !self.send(outputs).await {
                 break;
             }
@@ -105,31 +126,41 @@ impl Conversation {
             .into_iter()
             .partition(|output| output.connection == self.id);
         self.service.dispatch(others);
-        for Output { delay_ms, event, .. } in own {
-            match event {
-                Event::Answer(answer) => {
-                    if !self.hold(Ok(*answer), delay_ms).await {
-                        return false;
-                    }
-                }
-                Event::End(refusal) => {
-                    self.finish(refusal, delay_ms).await;
-                    return false;
-                }
+        for Output { delivery, event, .. } in own {
+            if delivery.go_away {
+                self.line.connection().go_away();
+            }
+            let goes_on = match (delivery.passage, event) {
+                (Passage::Never, _) => true,
+                (Passage::Reset, _) => self.break_off(What::Reset).await,
+                (Passage::Cut, _) => self.break_off(What::Cut).await,
+                (Passage::Whole, Event::Answer(answer)) => self.hold(What::Answer(answer), &delivery).await,
+                (Passage::Whole, Event::End(refusal)) => self.finish(refusal, &delivery).await,
+            };
+            if !goes_on {
+                return false;
             }
         }
         true
     }
 
-    async fn finish(&self, refusal: Option<Refusal>, delay_ms: u64) {
-        if let Some(refusal) = refusal {
-            self.hold(Err(status(&refusal)), delay_ms).await;
-        }
+    /// The end, which waits for its turn even if it is a good one.
+    async fn finish(&self, refusal: Option<Refusal>, delivery: &Delivery) -> bool {
+        let status = refusal.map_or_else(|| Status::ok(""), |refusal| status(&refusal));
+        self.hold(What::Status(status), delivery).await;
+        false
     }
 
-    async fn hold(&self, answer: Result<AppendRowsResponse, Status>, delay_ms: u64) -> bool {
-        let due = (delay_ms > 0).then(|| Instant::now() + Duration::from_millis(delay_ms));
-        self.answers.send(Held { due, answer }).await.is_ok()
+    /// No answer comes any more; those before it go first.
+    async fn break_off(&self, what: What) -> bool {
+        let turn = Turn::default();
+        drop(self.answers.send(Held { turn, what }).await);
+        false
+    }
+
+    async fn hold(&self, what: What, delivery: &Delivery) -> bool {
+        let turn = self.service.gate.turn(delivery);
+        self.answers.send(Held { turn, what }).await.is_ok()
     }
 }
 

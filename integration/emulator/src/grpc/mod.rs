@@ -1,7 +1,5 @@
 //! The gRPC shell: carries requests to the machine and its answers back, over TCP, TLS or any pipe.
 
-use std::time::Duration;
-
 use bigquery_write_proto::wire::{
     AppendRowsRequest, AppendRowsResponse, BatchCommitWriteStreamsRequest, BatchCommitWriteStreamsResponse,
     BigQueryWrite, BigQueryWriteServer, CreateWriteStreamRequest, FinalizeWriteStreamRequest,
@@ -11,16 +9,19 @@ use bigquery_write_proto::wire::{
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use prost::Message;
+use tokio::sync::watch;
 use tonic::metadata::{MetadataMap, MetadataValue};
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Extensions, Request, Response, Status, Streaming};
 
 use crate::catalog::Millis;
-use crate::machine::{CallMeta, Event, Machine, Output, Refusal, Reply};
+use crate::machine::{CallMeta, Event, Machine, Output, Passage, Refusal, Reply};
 use crate::shared::Shared;
 use append::Doors;
-use transport::Connections;
+use hold::Gate;
+use transport::{Connections, Line};
 
 mod append;
+mod hold;
 mod transport;
 
 /// Node reads a bare `StorageError` here (write-api.md 3.1).
@@ -36,6 +37,9 @@ pub(crate) struct Service {
     shared: Shared,
     doors: Doors,
     connections: Connections,
+    gate: Gate,
+    /// When the machine has late work to do next.
+    late: watch::Sender<Option<Millis>>,
 }
 
 impl Service {
@@ -44,6 +48,8 @@ impl Service {
             shared,
             doors: Doors::default(),
             connections: Connections::default(),
+            gate: Gate::default(),
+            late: watch::Sender::default(),
         }
     }
 
@@ -72,6 +78,21 @@ impl Service {
     pub(crate) fn tick(&self) {
         let now = self.shared.now();
         self.dispatch(self.shared.with(|machine| machine.tick(now)));
+        self.note_late();
+    }
+
+    /// Lets go every answer that is stalled now.
+    pub(crate) fn release(&self) {
+        self.gate.release();
+    }
+
+    /// Milliseconds between a request and its answer, at least.
+    pub(crate) fn latency_ms(&self) -> u64 {
+        self.gate.latency_ms()
+    }
+
+    pub(crate) fn set_latency_ms(&self, ms: u64) {
+        self.gate.set_latency_ms(ms);
     }
 
     /// Ends every call.
@@ -88,19 +109,33 @@ impl Service {
         }
     }
 
-    async fn unary<T>(
+    /// The machine may have put something off, or done it.
+    fn note_late(&self) {
+        let due = self.shared.with(|machine| machine.late_deadline());
+        self.late
+            .send_if_modified(|noted| std::mem::replace(noted, due) != due);
+    }
+
+    async fn unary<M, T>(
         &self,
-        act: impl FnOnce(&mut Machine, Millis) -> Reply<T>,
+        request: Request<M>,
+        act: impl FnOnce(&mut Machine, Millis, &CallMeta, &M) -> Reply<T>,
     ) -> Result<Response<T>, Status> {
+        let (meta, line) = (meta(request.metadata()), line(request.extensions()));
         let now = self.shared.now();
-        let reply = self.shared.with(|machine| act(machine, now));
-        if reply.delay_ms > 0 {
-            tokio::time::sleep(Duration::from_millis(reply.delay_ms)).await;
+        let request = request.get_ref();
+        let Reply { delivery, result } = self.shared.with(|machine| act(machine, now, &meta, request));
+        self.note_late();
+        if delivery.go_away {
+            line.connection().go_away();
         }
-        reply
-            .result
-            .map(Response::new)
-            .map_err(|refusal| status(&refusal))
+        match delivery.passage {
+            Passage::Whole => self.gate.turn(&delivery).come().await,
+            Passage::Reset => return Err(line.break_off()),
+            Passage::Cut => line.cut().await,
+            Passage::Never => std::future::pending().await,
+        }
+        result.map(Response::new).map_err(|refusal| status(&refusal))
     }
 }
 
@@ -110,9 +145,7 @@ impl BigQueryWrite for Service {
         &self,
         request: Request<CreateWriteStreamRequest>,
     ) -> Result<Response<WriteStream>, Status> {
-        let meta = meta(request.metadata());
-        self.unary(|machine, now| machine.create_write_stream(now, &meta, request.get_ref()))
-            .await
+        self.unary(request, Machine::create_write_stream).await
     }
 
     type AppendRowsStream = BoxStream<'static, Result<AppendRowsResponse, Status>>;
@@ -121,46 +154,48 @@ impl BigQueryWrite for Service {
         &self,
         request: Request<Streaming<AppendRowsRequest>>,
     ) -> Result<Response<Self::AppendRowsStream>, Status> {
-        let (meta, now) = (meta(request.metadata()), self.shared.now());
+        let (meta, line) = (meta(request.metadata()), line(request.extensions()));
+        let now = self.shared.now();
         let id = self.shared.with(|machine| machine.open_append(now, meta));
-        Ok(Response::new(append::answers(self, id, request.into_inner())))
+        Ok(Response::new(append::answers(
+            self,
+            line,
+            id,
+            request.into_inner(),
+        )))
     }
 
     async fn get_write_stream(
         &self,
         request: Request<GetWriteStreamRequest>,
     ) -> Result<Response<WriteStream>, Status> {
-        let meta = meta(request.metadata());
-        self.unary(|machine, now| machine.get_write_stream(now, &meta, request.get_ref()))
-            .await
+        self.unary(request, Machine::get_write_stream).await
     }
 
     async fn finalize_write_stream(
         &self,
         request: Request<FinalizeWriteStreamRequest>,
     ) -> Result<Response<FinalizeWriteStreamResponse>, Status> {
-        let meta = meta(request.metadata());
-        self.unary(|machine, now| machine.finalize_write_stream(now, &meta, request.get_ref()))
-            .await
+        self.unary(request, Machine::finalize_write_stream).await
     }
 
     async fn batch_commit_write_streams(
         &self,
         request: Request<BatchCommitWriteStreamsRequest>,
     ) -> Result<Response<BatchCommitWriteStreamsResponse>, Status> {
-        let meta = meta(request.metadata());
-        self.unary(|machine, now| machine.batch_commit_write_streams(now, &meta, request.get_ref()))
-            .await
+        self.unary(request, Machine::batch_commit_write_streams).await
     }
 
     async fn flush_rows(
         &self,
         request: Request<FlushRowsRequest>,
     ) -> Result<Response<FlushRowsResponse>, Status> {
-        let meta = meta(request.metadata());
-        self.unary(|machine, now| machine.flush_rows(now, &meta, request.get_ref()))
-            .await
+        self.unary(request, Machine::flush_rows).await
     }
+}
+
+fn line(extensions: &Extensions) -> Line {
+    extensions.get::<Line>().cloned().unwrap_or_default()
 }
 
 fn meta(metadata: &MetadataMap) -> CallMeta {

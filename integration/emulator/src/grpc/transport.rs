@@ -7,6 +7,7 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
@@ -20,8 +21,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
+use tonic::Status;
 
 use super::Service;
+use super::hold::LONGEST_MS;
 use crate::tls::HANDSHAKE;
 
 /// Google's servers take 100 calls on a connection.
@@ -39,12 +42,13 @@ struct Open {
 }
 
 /// Decides what becomes of one connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Lever(watch::Sender<Course>);
 
 /// What becomes of a connection; it goes down this list only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Course {
+    #[default]
     Stay,
     /// GOAWAY: the calls on it go on, new ones need another connection.
     Leave,
@@ -59,9 +63,8 @@ struct Place {
     lever: Lever,
 }
 
-/// The way that one call came, and whether its answer breaks off.
-#[derive(Clone, Debug)]
-#[expect(dead_code, reason = "the faults that pull these come next")]
+/// The way that one call came, and whether its answer breaks off. Each request has one among its extensions.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Line {
     connection: Lever,
     broken: Arc<AtomicBool>,
@@ -99,6 +102,7 @@ impl Service {
                     biased;
                     () = &mut stopped => break,
                     Some(done) = tasks.join_next() => report(done),
+                    () = self.until_late() => self.tick(),
                     connection = incoming.next() => match connection {
                         Some(Ok(io)) => {
                             let (service, tls, stopping) = (self.clone(), tls.clone(), stopping.clone());
@@ -114,6 +118,21 @@ impl Service {
         stop.send_replace(Course::Leave);
         while let Some(done) = tasks.join_next().await {
             report(done);
+        }
+    }
+
+    /// Until the machine has late work to do.
+    async fn until_late(&self) {
+        let mut late = self.late.subscribe();
+        loop {
+            let due = *late.borrow_and_update();
+            let left = due.map(|due| due.saturating_sub(self.shared.now()).max(0).unsigned_abs());
+            let left = Duration::from_millis(left.unwrap_or(LONGEST_MS).min(LONGEST_MS));
+            tokio::select! {
+                biased;
+                Ok(()) = late.changed() => {}
+                () = tokio::time::sleep(left), if due.is_some() => return,
+            }
         }
     }
 
@@ -216,7 +235,7 @@ impl Connections {
     }
 
     fn take_place(&self) -> Place {
-        let lever = Lever(watch::Sender::new(Course::Stay));
+        let lever = Lever::default();
         let mut open = self.lock();
         open.ever += 1;
         let number = open.ever;
@@ -244,7 +263,7 @@ impl Lever {
         self.turn(Course::Leave);
     }
 
-    pub(super) fn cut(&self) {
+    fn cut(&self) {
         self.turn(Course::Cut);
     }
 
@@ -257,16 +276,22 @@ impl Lever {
     }
 }
 
-#[expect(dead_code, reason = "the faults that pull these come next")]
 impl Line {
     /// The connection that carries the call.
     pub(super) fn connection(&self) -> &Lever {
         &self.connection
     }
 
-    /// From here on there is no answer any more, not even a status.
-    pub(super) fn break_off(&self) {
+    /// From here on there is no answer any more: the status that is returned is not sent.
+    pub(super) fn break_off(&self) -> Status {
         self.broken.store(true, Ordering::SeqCst);
+        Status::unknown("The call broke off.")
+    }
+
+    /// Cuts the connection, and with it whoever waits for this.
+    pub(super) async fn cut<T>(&self) -> T {
+        self.connection.cut();
+        std::future::pending().await
     }
 
     fn is_broken(&self) -> bool {

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::behaviour::Behaviour;
+use super::delivery::{Delivery, Passage};
 use super::effect::Effect;
 use super::history::Call;
 use super::names::{self, Target};
@@ -18,7 +19,7 @@ use super::stream::StreamKind;
 use super::switches::Switches;
 use super::{CallMeta, Machine};
 use crate::catalog::{Millis, TableRef};
-use crate::faults::{Fired, Rpc};
+use crate::faults::{Delivered, Fate, Fired, Rpc, StaleEnd};
 use crate::rows::Writer;
 use crate::schema::conform;
 
@@ -31,9 +32,9 @@ pub struct ConnectionId(pub u64);
 pub struct Output {
     /// The call.
     pub connection: ConnectionId,
-    /// Milliseconds to hold it back, and everything behind it.
-    pub delay_ms: u64,
-    /// What to send.
+    /// How it goes back.
+    pub delivery: Delivery,
+    /// What to send; an end without meaning if it does not arrive.
     pub event: Event,
 }
 
@@ -60,6 +61,24 @@ pub(super) struct Connection {
     switched: bool,
     /// Version of the table's columns that it has been told.
     told: Option<u64>,
+    /// Requests that were answered.
+    answered: u64,
+    /// A fault lets it believe in an earlier end of its stream, until then: so many rows behind, or all.
+    stale: Option<(Millis, Option<u64>)>,
+    /// A fault has requests come over a slow line, which is busy until then.
+    busy_until_ms: Millis,
+    /// A fault has taken it from its client, which does not know.
+    hung: bool,
+}
+
+/// What becomes of a request.
+enum Heard {
+    /// Its rows are taken, the first of them at this offset; on the default stream there is none.
+    At(Option<u64>),
+    /// The call ends well, or does not even end so.
+    End(Passage),
+    /// It is put off, and this is said to the client.
+    Late(u64, Option<Refusal>),
 }
 
 impl Machine {
@@ -75,6 +94,10 @@ impl Machine {
             writer: None,
             switched: false,
             told: None,
+            answered: 0,
+            stale: None,
+            busy_until_ms: now,
+            hung: false,
         };
         self.connections.insert(id, connection);
         id
@@ -82,37 +105,57 @@ impl Machine {
 
     /// A request on an open call. On a call that is over it does nothing.
     pub fn append(&mut self, now: Millis, id: ConnectionId, request: &AppendRowsRequest) -> Vec<Output> {
+        self.catch_up(now);
         let Some(mut connection) = self.connections.remove(&id) else {
             return Vec::new();
         };
         connection.traffic_ms = now;
+        if connection.hung {
+            self.connections.insert(id, connection);
+            return Vec::new();
+        }
         let mut outputs = Vec::new();
         let mut fired = Fired::default();
-        let answered = self.receive(now, id, &mut connection, request, &mut fired, &mut outputs);
-        self.record_append(now, &connection, request, &answered);
-        let delay_ms = fired.delay_ms;
-        let event = match answered {
-            Err(refusal) if !refusal.in_band => Event::End(Some(refusal)),
-            answered => {
-                let name = connection.target.as_ref().map(|target| target.name.clone());
-                let name = name.filter(|_| self.keeps(Behaviour::EchoesStream));
-                let updated_schema = self.news(now, &mut connection, &answered);
-                Event::Answer(Box::new(respond(answered, name, updated_schema)))
+        let heard = self.receive(now, id, &mut connection, request, &mut fired, &mut outputs);
+        self.record_append(now, &connection, request, &heard);
+        let mut delivery = fired.delivery;
+        if let Some(bytes_per_second) = fired.bytes_per_second {
+            let took_ms = connection.take_slowly(now, request.encoded_len() as u64, bytes_per_second);
+            delivery.delay_ms = delivery.delay_ms.saturating_add(took_ms);
+        }
+        let event = match heard {
+            Ok(Heard::Late(ms, said)) => {
+                let output = self.hang_up(id, &connection, said, delivery);
+                self.put_off_append(now, ms, connection, request);
+                return output.into_iter().collect();
             }
+            Ok(Heard::End(passage)) => {
+                delivery.passage = passage;
+                Event::End(None)
+            }
+            Err(refusal) if !refusal.in_band => Event::End(Some(refusal)),
+            Ok(Heard::At(offset)) => self.answer(now, &mut connection, Ok(offset), fired.updated_schema),
+            Err(refusal) => self.answer(now, &mut connection, Err(refusal), false),
         };
-        let event = fired.lose.map_or(event, |lost| Event::End(Some(lost)));
         let silent = !self.keeps(Behaviour::EveryRequestAnswered) && is_error(&event);
-        match &event {
-            Event::End(_) => self.release(id, &connection),
-            Event::Answer(_) => drop(self.connections.insert(id, connection)),
+        connection.answered += 1;
+        let end = match &event {
+            Event::End(_) => None,
+            Event::Answer(_) => self.reconnect(connection.answered, connection.target.as_ref()),
+        };
+        if end.is_some() || matches!(event, Event::End(_)) {
+            self.release(id, &connection);
+        } else {
+            self.connections.insert(id, connection);
         }
         if !silent {
             outputs.push(Output {
                 connection: id,
-                delay_ms,
+                delivery,
                 event,
             });
         }
+        outputs.extend(end.map(|refusal| Output::at_once(id, Event::End(Some(refusal)))));
         outputs
     }
 
@@ -121,7 +164,7 @@ impl Machine {
         now: Millis,
         connection: &Connection,
         request: &AppendRowsRequest,
-        answered: &Result<Option<u64>, Refusal>,
+        heard: &Result<Heard, Refusal>,
     ) {
         let target = connection
             .target
@@ -132,10 +175,30 @@ impl Machine {
             .offset
             .map_or("no offset".to_owned(), |offset| format!("offset {offset}"));
         let said = format!("{offset}, {} bytes", request.encoded_len());
-        let answered = answered
-            .as_ref()
-            .map(|at| at.map_or("OK".to_owned(), |at| format!("at {at}")));
+        let answered = heard.as_ref().map(|heard| match heard {
+            Heard::At(Some(at)) => format!("at {at}"),
+            Heard::At(None) => "OK".to_owned(),
+            Heard::End(_) => "ended (injected fault)".to_owned(),
+            Heard::Late(ms, _) => format!("put off for {ms} ms (injected fault)"),
+        });
         self.record_exchange(&call, said, &answered);
+    }
+
+    fn answer(
+        &self,
+        now: Millis,
+        connection: &mut Connection,
+        answered: Result<Option<u64>, Refusal>,
+        with_schema: bool,
+    ) -> Event {
+        let name = connection.target.as_ref().map(|target| target.name.clone());
+        let name = name.filter(|_| self.keeps(Behaviour::EchoesStream));
+        let mut updated_schema = self.news(now, connection, &answered);
+        if with_schema {
+            let table = connection.table().and_then(|table| self.table(table).ok());
+            updated_schema = table.map(|table| table.schema.to_wire());
+        }
+        Event::Answer(Box::new(respond(answered, name, updated_schema)))
     }
 
     /// The client has sent its last request: what it sent is answered, then the call ends well.
@@ -143,6 +206,10 @@ impl Machine {
         let Some(connection) = self.connections.remove(&id) else {
             return Vec::new();
         };
+        if connection.hung {
+            self.connections.insert(id, connection);
+            return Vec::new();
+        }
         self.release(id, &connection);
         // write-api.md 2.1: an RPC that ends without any request.
         let empty = !connection.opened && connection.target.is_none();
@@ -151,11 +218,7 @@ impl Machine {
         } else {
             (!self.keeps(Behaviour::HalfCloseEndsWell)).then(|| Refusal::new(Code::Cancelled, "half-closed"))
         };
-        vec![Output {
-            connection: id,
-            delay_ms: 0,
-            event: Event::End(refusal),
-        }]
+        vec![Output::at_once(id, Event::End(refusal))]
     }
 
     /// The client is gone.
@@ -183,11 +246,7 @@ impl Machine {
                 self.release(id, &connection);
                 let name = connection.target.map(|target| target.name).unwrap_or_default();
                 let event = Event::End(Some(known::idle(limit / 1000, &name)));
-                Some(Output {
-                    connection: id,
-                    delay_ms: 0,
-                    event,
-                })
+                Some(Output::at_once(id, event))
             })
             .collect()
     }
@@ -198,11 +257,7 @@ impl Machine {
         let says_so = self.keeps(Behaviour::RestartSaysSo);
         let end = |(id, connection): (ConnectionId, Connection)| {
             self.release(id, &connection);
-            Output {
-                connection: id,
-                delay_ms: 0,
-                event: Event::End(says_so.then(|| refusal.clone())),
-            }
+            Output::at_once(id, Event::End(says_so.then(|| refusal.clone())))
         };
         connections.into_iter().map(end).collect()
     }
@@ -213,14 +268,14 @@ impl Machine {
         Some(connection.traffic_ms.saturating_add(self.switches.idle_close_ms))
     }
 
-    fn release(&mut self, id: ConnectionId, connection: &Connection) {
+    pub(super) fn release(&mut self, id: ConnectionId, connection: &Connection) {
         let Some(target) = &connection.target else { return };
         if self.holders.get(&target.name) == Some(&id) {
             self.holders.remove(&target.name);
         }
     }
 
-    /// Everything that happens to one request: the offset of its first row, or `None` on the default stream.
+    /// Everything that happens to one request.
     fn receive(
         &mut self,
         now: Millis,
@@ -229,7 +284,7 @@ impl Machine {
         request: &AppendRowsRequest,
         fired: &mut Fired,
         outputs: &mut Vec<Output>,
-    ) -> Result<Option<u64>, Refusal> {
+    ) -> Result<Heard, Refusal> {
         let opening = !connection.opened;
         if opening {
             let mut call = Call::new(now, Rpc::AppendRows, &request.write_stream, &connection.meta);
@@ -239,43 +294,82 @@ impl Machine {
         }
         let target = connection.destination(request, &self.switches)?;
         connection.target.get_or_insert_with(|| target.clone());
-        *fired = self.interfere(opening, &target);
-        if let Some(refusal) = fired.refuse.take() {
-            return Err(refusal);
+        *fired = self.fire_append(id, opening, &target, request);
+        self.upset(now, &fired.upsets, &target.table, Some(&target));
+        if let Some(StaleEnd { ms, rows }) = fired.stale_end {
+            let until = now.saturating_add(i64::try_from(ms).unwrap_or(Millis::MAX));
+            connection.stale = Some((until, rows));
         }
+        let mut perform = |machine: &mut Self| {
+            let offset = machine.perform(now, Some(id), connection, request, &target, outputs);
+            offset.map(Heard::At)
+        };
+        match fired.fate.take() {
+            None => {
+                if opening {
+                    self.fail_opening(&target)?;
+                }
+                perform(self)
+            }
+            Some(Fate::Refused(refusal)) => Err(refusal),
+            Some(Fate::Closed) => Ok(Heard::End(Passage::Whole)),
+            Some(Fate::Broken) => Ok(Heard::End(Passage::Reset)),
+            Some(Fate::Cut { applied }) => {
+                if applied {
+                    drop(perform(self));
+                }
+                Ok(Heard::End(Passage::Cut))
+            }
+            Some(Fate::Lost(said)) => {
+                drop(perform(self));
+                Err(said)
+            }
+            Some(Fate::Late { ms, said }) => Ok(Heard::Late(ms, said)),
+            Some(Fate::Twice(answer)) => {
+                let first = perform(self);
+                if first.as_ref().is_err_and(|refusal| !refusal.in_band) {
+                    return first;
+                }
+                let second = perform(self);
+                match answer {
+                    Delivered::First => first,
+                    Delivered::Second => second,
+                }
+            }
+        }
+    }
+
+    /// What BigQuery does with a request: the offset of its first row, or `None` on the default stream. Without `id`
+    /// the connection is no more, and takes no stream.
+    pub(super) fn perform(
+        &mut self,
+        now: Millis,
+        id: Option<ConnectionId>,
+        connection: &mut Connection,
+        request: &AppendRowsRequest,
+        target: &Target,
+        outputs: &mut Vec<Output>,
+    ) -> Result<Option<u64>, Refusal> {
         let size = request.encoded_len() as u64;
         if size > self.switches.max_request_bytes && self.keeps(Behaviour::RequestSizeLimited) {
             return Err(known::too_large(size, self.switches.max_request_bytes));
         }
-        if opening {
+        if !connection.opened {
             self.check_routing(connection.meta.routing.as_deref(), &target.table)?;
             self.table(&target.table)?;
-            self.charge_connection(id, &target.table)?;
-            self.attach(now, id, &target, outputs)?;
+            if let Some(id) = id {
+                self.charge_connection(id, &target.table)?;
+                self.attach(now, id, target, outputs)?;
+            }
             connection.opened = true;
         }
         self.charge_bytes(now, &target.table, size)?;
         let rows = connection.agree(request, target.clone(), &self.switches)?;
         if target.default {
-            self.append_default(now, connection, request, &rows, &target)
+            self.append_default(now, connection, request, &rows, target)
         } else {
-            self.append_offset(now, connection, request.offset, &rows, &target)
+            self.append_offset(now, connection, request.offset, &rows, target)
                 .map(Some)
-        }
-    }
-
-    fn interfere(&mut self, opening: bool, target: &Target) -> Fired {
-        let stream = Some(target.name.as_str());
-        let open = if opening {
-            self.fire(Rpc::AppendRowsOpen, &target.table, stream)
-        } else {
-            Fired::default()
-        };
-        let each = self.fire(Rpc::AppendRows, &target.table, stream);
-        Fired {
-            delay_ms: open.delay_ms.saturating_add(each.delay_ms),
-            refuse: open.refuse.or(each.refuse),
-            lose: open.lose.or(each.lose),
         }
     }
 
@@ -293,11 +387,7 @@ impl Machine {
                 continue;
             }
             let event = Event::End(Some(known::fenced(&target.name)));
-            outputs.push(Output {
-                connection: older,
-                delay_ms: 0,
-                event,
-            });
+            outputs.push(Output::at_once(older, event));
         }
         Ok(())
     }
@@ -378,7 +468,8 @@ impl Machine {
             StreamKind::Committed => self.keeps(Behaviour::CommittedVisibleAtOnce),
             StreamKind::Buffered | StreamKind::Pending => !self.keeps(Behaviour::HeldUntilPublished),
         };
-        let offered = self.offer(now, connection, offset, rows, target, end);
+        let ends = (end, connection.believed_end(now, end));
+        let offered = self.offer(now, connection, offset, rows, target, ends);
         let stream = target.name.clone();
         let effect = match &offered {
             Ok(rows) => Effect::RowsAppended {
@@ -396,8 +487,14 @@ impl Machine {
         Ok(if first { end } else { next })
     }
 
-    /// write-api.md 2.1: only the first row's offset is compared, with the stream's end.
-    fn check_offset(&self, target: &Target, end: u64, offset: Option<i64>) -> Result<(), Refusal> {
+    /// write-api.md 2.1: only the first row's offset is compared, with the stream's end. A connection may believe in
+    /// an earlier end than there is (2.7).
+    fn check_offset(
+        &self,
+        target: &Target,
+        (end, believed): (u64, u64),
+        offset: Option<i64>,
+    ) -> Result<(), Refusal> {
         let Some(received) = offset else {
             return if self.keeps(Behaviour::AppendsWithoutOffset) {
                 Ok(())
@@ -406,11 +503,11 @@ impl Machine {
             };
         };
         let refusal = match u64::try_from(received) {
+            Ok(offset) if offset > believed && self.keeps(Behaviour::OffsetAboveEndOutOfRange) => {
+                known::offset_beyond(&target.name, believed, received)
+            }
             Ok(offset) if offset < end && self.keeps(Behaviour::OffsetBelowEndExists) => {
                 known::offset_within(&target.name, end, received)
-            }
-            Ok(offset) if offset > end && self.keeps(Behaviour::OffsetAboveEndOutOfRange) => {
-                known::offset_beyond(&target.name, end, received)
             }
             Ok(_) => return Ok(()),
             Err(_) if self.keeps(Behaviour::NegativeOffsetInvalid) => {
@@ -458,14 +555,14 @@ impl Machine {
         offset: Option<i64>,
         rows: &Bytes,
         target: &Target,
-        end: u64,
+        ends: (u64, u64),
     ) -> Result<RecordBatch, Refusal> {
         if self.switches.offset_before_schema {
-            self.check_offset(target, end, offset)?;
+            self.check_offset(target, ends, offset)?;
             self.decode(now, connection, rows, target)
         } else {
             let decoded = self.decode(now, connection, rows, target)?;
-            self.check_offset(target, end, offset)?;
+            self.check_offset(target, ends, offset)?;
             Ok(decoded)
         }
     }
@@ -498,14 +595,55 @@ impl Machine {
     }
 }
 
+impl Output {
+    pub(super) fn at_once(connection: ConnectionId, event: Event) -> Self {
+        Self {
+            connection,
+            delivery: Delivery::default(),
+            event,
+        }
+    }
+}
+
 impl Connection {
+    /// What is left of it when a fault has taken it from its client.
+    pub(super) fn stub(&self) -> Self {
+        Self {
+            meta: self.meta.clone(),
+            target: self.target.clone(),
+            writer: None,
+            hung: true,
+            ..*self
+        }
+    }
+
+    /// Where it takes its stream's end to be.
+    fn believed_end(&self, now: Millis, end: u64) -> u64 {
+        match self.stale {
+            Some((until, rows)) if now < until => end.saturating_sub(rows.unwrap_or(end)),
+            _ => end,
+        }
+    }
+
+    /// How long it takes until so many bytes have come over a slow line, behind what is on it already.
+    fn take_slowly(&mut self, now: Millis, bytes: u64, bytes_per_second: u64) -> u64 {
+        let took_ms = bytes.saturating_mul(1000) / bytes_per_second.max(1);
+        let took_ms = i64::try_from(took_ms).unwrap_or(Millis::MAX);
+        self.busy_until_ms = self.busy_until_ms.max(now).saturating_add(took_ms);
+        u64::try_from(self.busy_until_ms.saturating_sub(now)).unwrap_or(0)
+    }
+
     /// The table it writes to, once it has named one.
     pub(super) fn table(&self) -> Option<&TableRef> {
         self.target.as_ref().map(|target| &target.table)
     }
 
     /// Where a request goes: the stream it names, or the one named before (write-api.md 1.2).
-    fn destination(&self, request: &AppendRowsRequest, switches: &Switches) -> Result<Target, Refusal> {
+    pub(super) fn destination(
+        &self,
+        request: &AppendRowsRequest,
+        switches: &Switches,
+    ) -> Result<Target, Refusal> {
         match (&self.target, request.write_stream.as_str()) {
             (None, "") => Err(known::no_route()),
             (Some(_), "") if !switches.keeps(Behaviour::LaterRequestsInherit) => Err(known::no_route()),

@@ -167,6 +167,10 @@ behaviours! {
     // The emulator's own.
     /// Fault plans are followed.
     FaultsFire,
+    /// Calls on tables whose names end in `_reconnect_on_close` end after some requests (testing.md 3.1).
+    ReconnectingTables,
+    /// Openings of calls on tables whose names end in `_initial_connect_failure` fail (testing.md 3.1).
+    HardToOpenTables,
     /// Tokens are checked where they are required.
     TokensChecked,
     /// What becomes visible is recorded.

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::catalog::{Catalog, Millis, Table, TableRef};
-use crate::faults::{FaultPlan, FaultReport, Faults, Fired, Rpc};
+use crate::faults::{FaultPlan, FaultReport, Faults};
 use append::Connection;
 use effect::Door;
 use history::Exchanges;
+use late::Late;
 use names::Target;
 use quota::Quotas;
 use refusal::known;
@@ -15,6 +16,7 @@ use stream::Stream;
 
 pub use append::{ConnectionId, Event, Output};
 pub use behaviour::Behaviour;
+pub use delivery::{Delivery, Passage, Reply, Stall};
 pub use effect::{Effect, Journal, NotKept};
 pub use history::{Call, CallLog, Exchange, Visibility, VisibilityLog};
 pub use refusal::{Code, Refusal};
@@ -24,8 +26,11 @@ pub use switches::{FlushBelow, FlushUnset, MissingTable, Switches};
 mod append;
 mod behaviour;
 mod changes;
+mod delivery;
 mod effect;
 mod history;
+mod interfere;
+mod late;
 mod names;
 mod quota;
 mod refusal;
@@ -47,6 +52,9 @@ pub struct Machine {
     connections: BTreeMap<ConnectionId, Connection>,
     connections_ever: u64,
     quotas: Quotas,
+    late: Late,
+    /// Openings in a row that failed on one of Google's fault tables, by the stream's full name.
+    failed_openings: BTreeMap<String, u64>,
     /// Whose application stream is whose, by full name.
     holders: BTreeMap<String, ConnectionId>,
     visible: VisibilityLog,
@@ -61,15 +69,6 @@ pub struct CallMeta {
     pub authorization: Option<String>,
     /// `x-goog-request-params`, as it came.
     pub routing: Option<String>,
-}
-
-/// The answer to a unary call, and how long the shell is to hold it back.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Reply<T> {
-    /// Milliseconds to wait before answering.
-    pub delay_ms: u64,
-    /// The answer.
-    pub result: Result<T, Refusal>,
 }
 
 impl Machine {
@@ -146,8 +145,9 @@ impl Machine {
         &mut self.switches
     }
 
-    /// Lets time pass: closes idle `AppendRows` calls and forgets streams whose life is over.
+    /// Lets time pass: does what is late, closes idle `AppendRows` calls and forgets streams whose life is over.
     pub fn tick(&mut self, now: Millis) -> Vec<Output> {
+        self.catch_up(now);
         let streams = self.state.streams().iter();
         let over = streams.filter(|(_, stream)| stream.expired(&self.switches, now));
         let streams: Vec<_> = over.map(|(name, _)| name.clone()).collect();
@@ -155,22 +155,8 @@ impl Machine {
             // What cannot be kept is not forgotten, which costs nothing: a stream whose life is over answers no more.
             drop(self.apply(&Effect::StreamsForgotten { streams }));
         }
+        self.forget_openings();
         self.close_idle(now)
-    }
-
-    /// One unary call: records it, asks for a token, lets faults interfere, then acts.
-    fn call<T>(
-        &mut self,
-        call: Call,
-        request: String,
-        table: &TableRef,
-        stream: Option<&str>,
-        act: impl FnOnce(&mut Self) -> Result<T, Refusal>,
-    ) -> Reply<T> {
-        let reply = self.act(&call, table, stream, act);
-        self.record_exchange(&call, request, &reply.result.as_ref().map(|_| "OK".to_owned()));
-        self.calls.record(call);
-        reply
     }
 
     fn record_exchange(&mut self, call: &Call, request: String, answered: &Result<String, &Refusal>) {
@@ -187,52 +173,9 @@ impl Machine {
         });
     }
 
-    fn act<T>(
-        &mut self,
-        call: &Call,
-        table: &TableRef,
-        stream: Option<&str>,
-        act: impl FnOnce(&mut Self) -> Result<T, Refusal>,
-    ) -> Reply<T> {
-        let (rpc, token, routing) = (call.rpc, call.authorization.clone(), call.routing.clone());
-        if let Err(refusal) = self.check_token(token.as_deref()) {
-            return Reply {
-                delay_ms: 0,
-                result: Err(refusal),
-            };
-        }
-        let Fired {
-            delay_ms,
-            refuse,
-            lose,
-        } = self.fire(rpc, table, stream);
-        if let Some(refusal) = refuse {
-            return Reply {
-                delay_ms,
-                result: Err(refusal),
-            };
-        }
-        let result = match self.check_routing(routing.as_deref(), table) {
-            Ok(()) => act(self),
-            Err(refusal) => Err(refusal),
-        };
-        Reply {
-            delay_ms,
-            result: lose.map_or(result, Err),
-        }
-    }
-
     /// Whether the emulator behaves so.
     fn keeps(&self, behaviour: Behaviour) -> bool {
         self.switches.keeps(behaviour)
-    }
-
-    fn fire(&mut self, rpc: Rpc, table: &TableRef, stream: Option<&str>) -> Fired {
-        if self.keeps(Behaviour::FaultsFire) {
-            self.faults.fire(rpc, &table.path(), stream)
-        } else {
-            Fired::default()
-        }
     }
 
     fn record_visible(&mut self, change: Visibility) {

@@ -67,6 +67,12 @@ pub struct Switches {
     pub missing_table: MissingTable,
     /// Is the routing header needed where the location is not US? Default yes (write-api.md 3.7).
     pub routing_header_required: bool,
+    /// UNCONFIRMED: how many requests an AppendRows call on a table whose name ends in `_reconnect_on_close` answers
+    /// before it is ended. Default 10: Google's tests of it say that every 10 requests the connection drops.
+    pub reconnect_after_requests: u64,
+    /// UNCONFIRMED: how often opening an AppendRows call on a stream of a table whose name ends in
+    /// `_initial_connect_failure` fails before one is let in. Default 1; Google's tests of it retry up to 100 times.
+    pub failed_openings: u64,
     /// Bearer tokens that are let in; without it none is asked for. Default none. Not BigQuery's behaviour but the
     /// emulator's, for tests of credentials.
     pub require_token: Option<Vec<String>>,
@@ -143,6 +149,8 @@ impl Default for Switches {
             unlisted_arrow_types: false,
             missing_table: MissingTable::NotFound,
             routing_header_required: true,
+            reconnect_after_requests: 10,
+            failed_openings: 1,
             require_token: None,
             unlearned: BTreeSet::new(),
         }

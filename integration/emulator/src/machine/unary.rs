@@ -40,11 +40,12 @@ impl Machine {
             .write_stream
             .as_ref()
             .and_then(|stream| StreamKind::from_wire(stream.r#type()));
-        let asked = request.write_stream.as_ref().map(|stream| stream.name.as_str());
+        let asked = request.write_stream.as_ref().map(|stream| stream.name.clone());
         let asked = asked.filter(|_| !self.keeps(Behaviour::ServerChoosesName));
         let said = kind.map_or(String::new(), |kind| format!("{kind:?}"));
-        self.call(call, said, &table, None, |machine| {
-            machine.create(&request.parent, &table, kind, asked, now)
+        let (parent, home) = (request.parent.clone(), table.clone());
+        self.call(call, said, &table, None, move |machine, now| {
+            machine.create(&parent, &home, kind, asked.as_deref(), now)
         })
     }
 
@@ -62,7 +63,7 @@ impl Machine {
             &request.name,
             format!("{:?}", request.view()),
             meta,
-            |machine, target| {
+            move |machine, target, now| {
                 let mut answer = if target.default {
                     machine.describe_default(target)?
                 } else {
@@ -95,7 +96,7 @@ impl Machine {
             &request.name,
             String::new(),
             meta,
-            |machine, target| machine.finalize(target, now),
+            |machine, target, now| machine.finalize(target, now),
         )
     }
 
@@ -106,6 +107,7 @@ impl Machine {
         meta: &CallMeta,
         request: &FlushRowsRequest,
     ) -> Reply<FlushRowsResponse> {
+        let offset = request.offset;
         self.stream_call(
             now,
             Rpc::FlushRows,
@@ -114,9 +116,9 @@ impl Machine {
                 .offset
                 .map_or("no offset".to_owned(), |offset| format!("offset {offset}")),
             meta,
-            |machine, target| {
+            move |machine, target, now| {
                 let details = machine.switches.flush_error_details;
-                machine.flush(target, request.offset, now).map_err(|mut refusal| {
+                machine.flush(target, offset, now).map_err(|mut refusal| {
                     // UNCONFIRMED whether a refused flush carries a StorageError; an unknown stream always does.
                     if !details && refusal.code != Code::NotFound {
                         refusal.storage = None;
@@ -141,8 +143,9 @@ impl Machine {
             return self.refused(call, refusal);
         };
         let said = format!("{} streams", request.write_streams.len());
-        self.call(call, said, &table, None, |machine| {
-            machine.commit(&table, &request.write_streams, now)
+        let (home, streams) = (table.clone(), request.write_streams.clone());
+        self.call(call, said, &table, None, move |machine, now| {
+            machine.commit(&home, &streams, now)
         })
     }
 
@@ -153,29 +156,28 @@ impl Machine {
         name: &str,
         said: String,
         meta: &CallMeta,
-        act: impl FnOnce(&mut Self, &Target) -> Result<T, Refusal>,
+        act: impl Fn(&mut Self, &Target, Millis) -> Result<T, Refusal> + Send + 'static,
     ) -> Reply<T> {
         let call = Call::new(now, rpc, name, meta);
         match Target::parse(name) {
-            Ok(target) => self.call(call, said, &target.table, Some(&target.name), |machine| {
-                act(machine, &target)
-            }),
+            Ok(target) => {
+                let on = target.clone();
+                self.call(call, said, &target.table, Some(&target), move |machine, now| {
+                    act(machine, &on, now)
+                })
+            }
             Err(refusal) => self.refused(call, refusal),
         }
     }
 
     /// A call whose name cannot be read: the token is asked for all the same.
     fn refused<T>(&mut self, call: Call, refusal: Refusal) -> Reply<T> {
-        let refusal = self
-            .check_token(call.authorization.as_deref())
-            .err()
-            .unwrap_or(refusal);
+        self.catch_up(call.at_ms);
+        let token = self.check_token(call.authorization.as_deref());
+        let refusal = token.err().unwrap_or(refusal);
         self.record_exchange(&call, String::new(), &Err(&refusal));
         self.calls.record(call);
-        Reply {
-            delay_ms: 0,
-            result: Err(refusal),
-        }
+        Reply::at_once(Err(refusal))
     }
 
     fn create(

@@ -50,6 +50,14 @@ pub(crate) fn read_schema(bytes: &Bytes) -> Result<Fields, IpcError> {
     fields.iter().map(|field| read_field(field, 0)).collect()
 }
 
+/// How many rows a RecordBatch message says it has.
+pub(crate) fn count_rows(bytes: &Bytes) -> Result<u64, IpcError> {
+    let (meta, _) = split(bytes, "record batch")?;
+    let message = parse(&meta, "record batch")?;
+    let rows = message.header_as_record_batch().map_or(0, |batch| batch.length());
+    Ok(length(rows)? as u64)
+}
+
 /// Reads a RecordBatch message under the schema given before.
 pub(crate) fn read_batch(bytes: &Bytes, fields: &Fields) -> Result<Columns, IpcError> {
     let (meta, body) = split(bytes, "record batch")?;

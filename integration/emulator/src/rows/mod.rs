@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::Fields;
-use bigquery_write_proto::wire::{RowError, row_error::RowErrorCode, storage_error::StorageErrorCode};
+use bigquery_write_proto::wire::{
+    RowError, append_rows_request::Rows, row_error::RowErrorCode, storage_error::StorageErrorCode,
+};
 use bytes::Bytes;
 
 use crate::machine::{Code, Refusal, Switches};
@@ -90,6 +92,21 @@ pub(crate) fn check(rows: &RecordBatch, columns: &[Column], switches: &Switches)
     converted.map(drop).map_err(|error| error.to_string())
 }
 
+/// How many rows a request brings, as it says itself; none if that cannot be read.
+pub(crate) fn count(rows: &Rows) -> u64 {
+    match rows {
+        Rows::ArrowRows(data) => data
+            .rows
+            .as_ref()
+            .and_then(|rows| ipc::count_rows(&rows.serialized_record_batch).ok())
+            .unwrap_or(0),
+        Rows::ProtoRows(data) => data
+            .rows
+            .as_ref()
+            .map_or(0, |rows| rows.serialized_rows.len() as u64),
+    }
+}
+
 /// What is wrong with single rows: one error a row, the first of it.
 #[derive(Debug, Default)]
 pub(crate) struct RowErrors {
@@ -100,7 +117,7 @@ impl RowErrors {
     /// The list is cut there; Google's "may not be complete".
     const LIMIT: usize = 1000;
 
-    fn add(&mut self, row: usize, text: impl FnOnce() -> String) {
+    pub(crate) fn add(&mut self, row: usize, text: impl FnOnce() -> String) {
         if self.errors.len() < Self::LIMIT {
             self.errors.entry(row).or_insert_with(text);
         }
@@ -111,7 +128,7 @@ impl RowErrors {
     }
 
     /// write-api.md 3.5.
-    fn refusal(self, stream: &str) -> Refusal {
+    pub(crate) fn refusal(self, stream: &str) -> Refusal {
         let mut refusal = Refusal::invalid(format!(
             "Errors found while processing rows. Please refer to the row_errors field for details. The list may \
              not be complete because of the size limitations. Entity: {stream}"

@@ -178,33 +178,28 @@ fn names_of_any_length_and_content_are_answered() {
 fn a_fault_plan_that_cannot_be_meant_is_refused_by_name() {
     let refused = |json: &str| FaultPlan::parse(json).unwrap_err().to_string();
     let rule = |text: &str| format!(r#"{{"rules": [{{"rpc": "FlushRows", {text}}}]}}"#);
-    let known = refused(&rule(r#""action": {"kind": "explode"}"#));
-    assert!(
-        known.contains("unknown variant `explode`, expected one of `refuse`, `lose_answer`, `delay`"),
-        "{known}"
+    assert_eq!(
+        refused(&rule(r#""action": {"kind": "explode"}"#)),
+        "fault rule 0: action: unknown variant `explode`, expected one of `refuse`, `row_errors`, `end`, `reset`, \
+         `lose_answer`, `apply_late`, `apply_twice`, `go_away`, `delay`, `stall`, `slow`, `expire_stream`, \
+         `recreate_table`, `stale_end`, `updated_schema`"
     );
-    let field = refused(&rule(r#""action": {"kind": "delay", "ms": 1, "s": 1}"#));
-    assert!(field.contains("unknown field `s`"), "{field}");
-    let field = refused(&rule(r#""tables": "t", "action": {"kind": "delay", "ms": 1}"#));
-    assert!(field.contains("unknown field `tables`"), "{field}");
-    let rpc = refused(r#"{"rules": [{"rpc": "Flush", "action": {"kind": "delay", "ms": 1}}]}"#);
-    assert!(rpc.contains("unknown variant `Flush`"), "{rpc}");
     assert_eq!(
         refused(&rule(
             r#""occurrence": {"nth": 1, "every": 2}, "action": {"kind": "delay", "ms": 1}"#
         )),
-        "fault rule 0: `nth` stands alone, without `from`, `every` or `times`"
+        "fault rule 0: occurrence: `nth` stands alone, without `from`, `every` or `times`"
     );
     assert_eq!(
         refused(&rule(
             r#""occurrence": {"nth": 0}, "action": {"kind": "delay", "ms": 1}"#
         )),
-        "fault rule 0: calls are counted from 1: `nth`, `from` and `every` cannot be 0"
+        "fault rule 0: occurrence: calls are counted from 1: `nth`, `from` and `every` cannot be 0"
     );
     assert_eq!(
         refused(&rule(
             r#""action": {"kind": "refuse", "code": "ABORTED", "storage_error": "X"}"#
         )),
-        "fault rule 0: `storage_error` \"X\" is no StorageErrorCode"
+        "fault rule 0: action: storage_error: \"X\" is no StorageErrorCode"
     );
 }

@@ -11,7 +11,7 @@ use arrow_ipc::writer::StreamWriter;
 use bigquery_write_emulator::catalog::TableRef;
 use bigquery_write_emulator::faults::FaultPlan;
 use bigquery_write_emulator::machine::{
-    Behaviour, CallMeta, ConnectionId, Event, Machine, Output, Refusal, Reply, Switches,
+    Behaviour, CallMeta, ConnectionId, Delivery, Event, Machine, Output, Passage, Refusal, Reply, Switches,
 };
 use bigquery_write_emulator::schema::{Column, Kind, Mode, Schema};
 use bigquery_write_proto::wire::{
@@ -207,11 +207,7 @@ impl World {
             Ok(answer) => say(answer),
             Err(refusal) => self.refusal(refusal),
         };
-        if reply.delay_ms > 0 {
-            format!("after {} ms: {said}", reply.delay_ms)
-        } else {
-            said
-        }
+        carried(&reply.delivery, said)
     }
 
     /// What the outputs say, one after the other; those for another connection by its number.
@@ -222,9 +218,7 @@ impl World {
                 Event::End(None) => "ended OK".to_owned(),
                 Event::End(Some(refusal)) => format!("ended {}", self.refusal(refusal)),
             };
-            if output.delay_ms > 0 {
-                said = format!("after {} ms: {said}", output.delay_ms);
-            }
+            said = carried(&output.delivery, said);
             if output.connection == on {
                 said
             } else {
@@ -300,6 +294,29 @@ impl World {
         let table = TableRef::new("p", "d", "t");
         self.machine.catalog().table(&table).unwrap().all_rows()
     }
+}
+
+/// What is said, and how it goes back.
+fn carried(delivery: &Delivery, said: String) -> String {
+    let mut said = match delivery.passage {
+        Passage::Whole => said,
+        Passage::Reset => "reset".to_owned(),
+        Passage::Cut => "cut".to_owned(),
+        Passage::Never => "nothing".to_owned(),
+    };
+    if let Some(stall) = delivery.stall {
+        said = match stall.ms {
+            Some(ms) => format!("stalled for {ms} ms: {said}"),
+            None => format!("stalled: {said}"),
+        };
+    }
+    if delivery.delay_ms > 0 {
+        said = format!("after {} ms: {said}", delivery.delay_ms);
+    }
+    if delivery.go_away {
+        said.insert_str(0, "go away; ");
+    }
+    said
 }
 
 /// `count` rows of column `n`, counting on from `from`.
