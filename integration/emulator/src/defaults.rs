@@ -109,8 +109,13 @@ impl DefaultValue {
     /// # Errors
     /// None that a checked expression brings about.
     pub(crate) fn evaluate(&self, rows: usize, moment: &mut Moment<'_>) -> Result<ArrayRef, ArrowError> {
-        let cells = (0..rows).map(|_| self.value.cell(moment)).collect();
+        let cells = (0..rows).map(|_| self.cell(moment)).collect();
         self.column.array(cells)
+    }
+
+    /// The value for one row.
+    pub(crate) fn cell(&self, moment: &mut Moment<'_>) -> Cell {
+        self.value.cell(moment)
     }
 }
 

@@ -53,7 +53,6 @@ impl Schema {
     ///
     /// # Errors
     /// As [`Column::array`].
-    #[allow(dead_code, reason = "rows of JSON come next")]
     pub(crate) fn batch(&self, rows: Vec<Vec<Cell>>) -> Result<RecordBatch, ArrowError> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
         let mut columns: Vec<Vec<Cell>> = self

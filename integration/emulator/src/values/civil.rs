@@ -33,32 +33,66 @@ impl Reading {
     }
 }
 
+/// What a format lets pass.
+#[derive(Clone, Copy)]
+struct Rules {
+    /// Slashes in dates, times without seconds, a space before an offset.
+    loose: bool,
+    /// 60 where leap seconds are read.
+    last_second: i64,
+}
+
+const STRICT: Rules = Rules {
+    loose: false,
+    last_second: 60,
+};
+
 /// Reads `YYYY-[M]M-[D]D`, as days since 1970-01-01.
 pub(crate) fn date(text: &str) -> Option<i32> {
-    let (date, rest) = split_date(text)?;
+    let (date, rest) = split_date(text, STRICT)?;
     let days = (date - NaiveDate::default()).num_days();
     i32::try_from(days).ok().filter(|_| rest.is_empty())
 }
 
 /// Reads `[H]H:[M]M:[S]S[.F]`.
 pub(crate) fn time(text: &str) -> Option<Reading> {
-    let (clock, rest) = split_clock(text, 59)?;
+    let rules = Rules {
+        last_second: 59,
+        ..STRICT
+    };
+    let (clock, rest) = split_clock(text, rules)?;
     rest.is_empty().then_some(clock)
 }
 
 /// Reads `YYYY-[M]M-[D]D[{ |T|t}[H]H:[M]M:[S]S[.F]]`.
 pub(crate) fn datetime(text: &str) -> Option<Reading> {
-    let (local, picos, rest) = split_datetime(text)?;
+    let (local, picos, rest) = split_datetime(text, STRICT)?;
     reading(local, picos).filter(|_| rest.is_empty())
 }
 
 /// Reads a DATETIME with a zone behind it: `Z`, an offset `{+|-}H[H][:M[M]]`, or a space and a name. UTC without.
 pub(crate) fn timestamp(text: &str) -> Option<Reading> {
-    let (local, picos, rest) = split_datetime(text)?;
+    instant(text, STRICT)
+}
+
+/// As [`timestamp`], and as rows of JSON may have it: `YYYY/MM/DD`, no seconds, a space before the offset.
+pub(crate) fn timestamp_loose(text: &str) -> Option<Reading> {
+    instant(
+        text,
+        Rules {
+            loose: true,
+            ..STRICT
+        },
+    )
+}
+
+fn instant(text: &str, rules: Rules) -> Option<Reading> {
+    let (local, picos, rest) = split_datetime(text, rules)?;
     let utc = match rest {
         "" | "Z" | "z" => local,
         _ => match rest.strip_prefix(' ') {
-            Some(name) => to_utc(local, zone(name)?)?,
+            Some(name) if rules.loose || !name.starts_with(['+', '-']) => to_utc(local, zone(name)?)?,
+            Some(_) => return None,
             None => local.checked_sub_signed(TimeDelta::seconds(offset(rest)?))?,
         },
     };
@@ -119,14 +153,14 @@ fn offset(text: &str) -> Option<i64> {
     good.then_some(sign * (hours * 3_600 + minutes * 60))
 }
 
-fn split_datetime(text: &str) -> Option<(NaiveDateTime, i64, &str)> {
-    let (date, rest) = split_date(text)?;
+fn split_datetime(text: &str, rules: Rules) -> Option<(NaiveDateTime, i64, &str)> {
+    let (date, rest) = split_date(text, rules)?;
     let midnight = date.and_time(NaiveTime::MIN);
     let behind = rest.strip_prefix([' ', 'T', 't']);
     // Behind a space may come the name of a zone.
     match behind.filter(|behind| behind.starts_with(|c: char| c.is_ascii_digit())) {
         Some(behind) => {
-            let (clock, rest) = split_clock(behind, 60)?;
+            let (clock, rest) = split_clock(behind, rules)?;
             let when = midnight.checked_add_signed(TimeDelta::try_seconds(clock.seconds)?)?;
             Some((when, clock.picos, rest))
         }
@@ -134,20 +168,27 @@ fn split_datetime(text: &str) -> Option<(NaiveDateTime, i64, &str)> {
     }
 }
 
-fn split_date(text: &str) -> Option<(NaiveDate, &str)> {
+fn split_date(text: &str, rules: Rules) -> Option<(NaiveDate, &str)> {
     let (year, rest) = digits(text, 4, 4)?;
-    let (month, rest) = digits(rest.strip_prefix('-')?, 1, 2)?;
-    let (day, rest) = digits(rest.strip_prefix('-')?, 1, 2)?;
+    let between = if rules.loose && rest.starts_with('/') {
+        '/'
+    } else {
+        '-'
+    };
+    let (month, rest) = digits(rest.strip_prefix(between)?, 1, 2)?;
+    let (day, rest) = digits(rest.strip_prefix(between)?, 1, 2)?;
     let part = |value| u32::try_from(value).ok();
     let date = NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, part(month)?, part(day)?)?;
     (year > 0).then_some((date, rest))
 }
 
-/// With 60 for the last second, it may be a leap second.
-fn split_clock(text: &str, last_second: i64) -> Option<(Reading, &str)> {
+fn split_clock(text: &str, rules: Rules) -> Option<(Reading, &str)> {
     let (hours, rest) = digits(text, 1, 2)?;
     let (minutes, rest) = digits(rest.strip_prefix(':')?, 1, 2)?;
-    let (seconds, rest) = digits(rest.strip_prefix(':')?, 1, 2)?;
+    let (seconds, rest) = match rest.strip_prefix(':') {
+        None if rules.loose => (0, rest),
+        behind => digits(behind?, 1, 2)?,
+    };
     let (picos, rest) = match rest.strip_prefix('.') {
         Some(rest) => fraction(rest)?,
         None => (0, rest),
@@ -157,7 +198,7 @@ fn split_clock(text: &str, last_second: i64) -> Option<(Reading, &str)> {
         // A leap second is the next one's start.
         picos: if seconds == 60 { 0 } else { picos },
     };
-    (hours < 24 && minutes < 60 && seconds <= last_second).then_some((clock, rest))
+    (hours < 24 && minutes < 60 && seconds <= rules.last_second).then_some((clock, rest))
 }
 
 /// One to twelve digits, as picoseconds.

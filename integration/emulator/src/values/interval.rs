@@ -93,6 +93,43 @@ impl Interval {
     }
 }
 
+impl Interval {
+    /// Reads `P1Y2M3DT4H5M6.7S`, as rows of JSON have it: each part with a sign of its own, in this order, any left
+    /// out.
+    pub(crate) fn parse_iso(text: &str) -> Option<Self> {
+        let (date, time) = text.strip_prefix('P')?.split_once('T')?;
+        let mut rest = date;
+        let mut whole =
+            |unit| designated(&mut rest, unit).and_then(|(text, sign)| Some(sign * number(text)?));
+        let (years, months, days) = (whole('Y')?, whole('M')?, whole('D')?);
+        let mut rest_of_time = time;
+        let mut part = |unit| designated(&mut rest_of_time, unit);
+        let (hours, minutes, seconds) = (part('H')?, part('M')?, part('S')?);
+        if !rest.is_empty() || !rest_of_time.is_empty() {
+            return None;
+        }
+        let scaled =
+            |(text, sign): (&str, i64), size: i64| number(text)?.checked_mul(size)?.checked_mul(sign);
+        let (second, fraction) = seconds.0.split_once('.').unwrap_or((seconds.0, "0"));
+        let micros = scaled((second, 1), SECOND)?.checked_add(fraction_micros(fraction)?)? * seconds.1;
+        let micros = scaled(hours, HOUR)?
+            .checked_add(scaled(minutes, HOUR / 60)?)?
+            .checked_add(micros)?;
+        Self::new(years.checked_mul(12)?.checked_add(months)?, days, micros)
+    }
+}
+
+/// Takes `-12Y` off the start: digits and sign of that unit. Zero if it is not there.
+fn designated<'a>(rest: &mut &'a str, unit: char) -> Option<(&'a str, i64)> {
+    let end = rest.find(|c: char| c.is_ascii_alphabetic());
+    let Some(end) = end.filter(|end| rest[*end..].starts_with(unit)) else {
+        return Some(("0", 1));
+    };
+    let (negative, digits) = signed(&rest[..end])?;
+    *rest = &rest[end + 1..];
+    Some((digits, negate(1, negative)))
+}
+
 /// A sign, if there is one, and what follows; digits must follow.
 fn signed(word: &str) -> Option<(bool, &str)> {
     let (negative, rest) = match word.strip_prefix('-') {
@@ -295,6 +332,40 @@ mod tests {
         }
         assert_eq!(Interval::parse_parts("0:-30", Hour, Minute), None);
         assert_eq!(Interval::parse_parts("1-2", Month, Day), None);
+    }
+
+    #[test]
+    fn iso_8601_is_read_too() {
+        let read = |text| Interval::parse_iso(text).map(|value| value.to_string());
+        for (text, canonical) in [
+            ("P1Y2M3DT4H5M6.7S", "1-2 3 4:5:6.700"),
+            (
+                "P-10000Y0M-3660000DT-87840000H0M0S",
+                "-10000-0 -3660000 -87840000:0:0",
+            ),
+            ("P0Y0M0DT0H0M0.000001S", "0-0 0 0:0:0.000001"),
+            ("P0Y0M0DT0H0M-0.5S", "0-0 0 -0:0:0.500"),
+            ("P5DT", "0-0 5 0:0:0"),
+            ("PT-90M", "0-0 0 -1:30:0"),
+            ("P1Y-1MT1H-1M", "0-11 0 0:59:0"),
+        ] {
+            assert_eq!(read(text).as_deref(), Some(canonical), "{text}");
+        }
+        for text in [
+            "",
+            "P",
+            "P1Y",
+            "1Y2M",
+            "P1WT",
+            "P1D2MT",
+            "PT1H2",
+            "P1.5YT",
+            "PT1.1234567S",
+            "P10001YT",
+            "PT1S1H",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
     }
 
     #[test]

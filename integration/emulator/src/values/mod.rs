@@ -4,6 +4,8 @@
 pub(crate) mod cell;
 pub(crate) mod civil;
 pub(crate) mod interval;
+#[allow(dead_code, reason = "insertAll comes next")]
+pub(crate) mod json;
 #[allow(dead_code, reason = "protobuf rows read them all")]
 pub(crate) mod literal;
 pub(crate) mod picoseconds;
