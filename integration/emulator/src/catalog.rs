@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::changes::Changes;
-use crate::changes::rows::TableRows;
+use crate::changes::rows::{Made, TableRows};
 use crate::machine::NotKept;
 use crate::schema::{Schema, SchemaError, conform};
 
@@ -27,6 +27,7 @@ pub struct Catalog {
 
 /// A dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Dataset {
     /// Where it lives; compared without regard to case. Fixed at creation.
     pub location: String,
@@ -45,6 +46,7 @@ pub struct Dataset {
 
 /// A table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Table {
     /// Unique over the catalog's life: a table deleted and created again under its name is another one.
     pub id: u64,
@@ -205,14 +207,11 @@ impl Catalog {
         rest: Map<String, Value>,
         now: Millis,
     ) -> Result<Dataset, CatalogError> {
-        let before = self.dataset(name)?;
         Ok(Dataset {
-            location: before.location.clone(),
-            created_ms: before.created_ms,
             modified_ms: now,
             rest,
             revision: self.next_revision(),
-            tables: BTreeMap::new(),
+            ..self.dataset(name)?.without_tables()
         })
     }
 
@@ -263,15 +262,13 @@ impl Catalog {
             earlier.drain(..surplus);
         }
         Ok(Table {
-            id: before.id,
             schema,
-            created_ms: before.created_ms,
             modified_ms: now,
             rest,
             revision: self.next_revision(),
             schema_version: before.schema_version + u64::from(changed),
             earlier,
-            rows: TableRows::default(),
+            ..before.without_rows()
         })
     }
 
@@ -368,6 +365,11 @@ impl Catalog {
         Ok(table)
     }
 
+    /// How many tables and revisions there have been.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.tables_ever, self.revisions)
+    }
+
     /// There have been so many tables and revisions at least.
     pub(crate) fn count(&mut self, tables: u64, revisions: u64) {
         self.tables_ever = self.tables_ever.max(tables);
@@ -382,6 +384,18 @@ impl Catalog {
 }
 
 impl Dataset {
+    /// Its description alone.
+    pub(crate) fn without_tables(&self) -> Self {
+        Self {
+            location: self.location.clone(),
+            created_ms: self.created_ms,
+            modified_ms: self.modified_ms,
+            rest: self.rest.clone(),
+            revision: self.revision,
+            tables: BTreeMap::new(),
+        }
+    }
+
     /// Changes whenever the dataset's description does.
     pub fn etag(&self) -> String {
         format!("ds-{:x}", self.revision)
@@ -436,6 +450,26 @@ impl Table {
     /// How many rows are visible.
     pub fn row_count(&self) -> u64 {
         self.rows.count()
+    }
+
+    /// Its description alone.
+    pub(crate) fn without_rows(&self) -> Self {
+        Self {
+            id: self.id,
+            schema: self.schema.clone(),
+            created_ms: self.created_ms,
+            modified_ms: self.modified_ms,
+            rest: self.rest.clone(),
+            revision: self.revision,
+            schema_version: self.schema_version,
+            earlier: self.earlier.clone(),
+            rows: TableRows::default(),
+        }
+    }
+
+    /// What gives an empty table these rows, and what is known of their keys.
+    pub(crate) fn made_of(&self) -> Vec<Made> {
+        self.rows.made_of(&self.primary_key(), &self.schema.arrow())
     }
 
     /// Visible rows as one batch. Costs a copy.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
@@ -17,6 +18,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use crate::catalog::{CatalogError, DatasetRef, TableRef};
 use crate::faults::{FaultPlan, FaultPlanError, FaultReport};
 use crate::grpc::Service;
+use crate::journal::{self, DataDirError};
 use crate::machine::{Call, Machine, Refusal, StreamInfo, Switches, Visibility};
 use crate::query::{QueryError, QueryOutput, query};
 use crate::rest;
@@ -46,6 +48,9 @@ pub struct Config {
     pub clock: Option<Clock>,
     /// Makes stream ids differ between runs; `None` draws one.
     pub seed: Option<u128>,
+    /// Keeps datasets, tables, rows and streams in this directory, so that the next emulator on it goes on with them;
+    /// `None` keeps them in memory. Every change is on disk before it is answered.
+    pub data_dir: Option<PathBuf>,
 }
 
 /// A running emulator. Dropping it stops it at once; [`Emulator::shutdown`] waits.
@@ -85,6 +90,9 @@ pub enum StartError {
     /// The fault plan contradicts itself.
     #[error(transparent)]
     Faults(#[from] FaultPlanError),
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
 }
 
 impl Emulator {
@@ -159,6 +167,8 @@ impl Drop for Emulator {
         for server in &self.servers {
             server.abort();
         }
+        // Handles and open calls may live on; the data directory is the next emulator's.
+        self.handle.shared.with(Machine::detach_journal);
     }
 }
 
@@ -166,13 +176,20 @@ impl Handle {
     /// An emulator that listens nowhere: for a simulation, which gives it connections by [`Handle::serve`].
     ///
     /// # Errors
-    /// [`StartError::Faults`].
+    /// [`StartError::Faults`], [`StartError::DataDir`].
     pub fn new(config: &Config) -> Result<Self, StartError> {
         config.faults.check()?;
         let seed = config.seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128());
-        let machine = Machine::new(config.switches.clone(), config.faults.clone(), seed);
+        let mut machine = Machine::new(config.switches.clone(), config.faults.clone(), seed);
+        let directory = config.data_dir.as_deref();
+        let last = directory
+            .map(|directory| journal::open(directory, &mut machine))
+            .transpose()?;
         let clock = config.clock.clone().unwrap_or_else(system_clock);
         let shared = Shared::new(machine, clock);
+        if let Some(last) = last.flatten() {
+            shared.not_before(last);
+        }
         let service = Service::new(shared.clone());
         service.set_latency_ms(config.latency_ms);
         Ok(Self { shared, service })
@@ -348,6 +365,7 @@ impl Default for Config {
             tls: None,
             clock: None,
             seed: None,
+            data_dir: None,
         }
     }
 }

@@ -24,6 +24,7 @@ mod defaults;
 mod description;
 mod emulator;
 mod grpc;
+mod journal;
 mod query;
 mod rest;
 mod rows;
@@ -31,5 +32,6 @@ mod tls;
 mod values;
 
 pub use emulator::{Config, Emulator, Handle, StartError};
+pub use journal::DataDirError;
 pub use query::{QUERY_TIME_LIMIT, QueryError, QueryOutput};
 pub use tls::{TlsError, TlsFiles};

@@ -47,6 +47,17 @@ impl Shared {
         (self.inner.clock)().saturating_add(self.inner.advanced_ms.load(Ordering::SeqCst))
     }
 
+    /// Puts the emulator's clock forward so that it has not gone back since `last`, of an emulator before this one.
+    pub(crate) fn not_before(&self, last: Millis) {
+        let behind = last.saturating_sub(self.now());
+        if behind > 0 {
+            self.inner.advanced_ms.fetch_add(behind, Ordering::SeqCst);
+            tracing::warn!(
+                "the emulator's clock is put forward by {behind} ms, to the last change in its data directory"
+            );
+        }
+    }
+
     /// Puts the emulator's clock forward; whoever does it lets the machine tick.
     pub(crate) fn advance(&self, ms: u32) {
         self.inner.advanced_ms.fetch_add(i64::from(ms), Ordering::SeqCst);

@@ -1,7 +1,10 @@
 //! Changes by primary key, as BigQuery's change data capture applies them (write-api.md 6): upserts and deletes, each
 //! ranked by its sequence number.
 
+use std::sync::Arc;
+
 use arrow_array::RecordBatch;
+use arrow_schema::Schema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) mod rows;
@@ -10,11 +13,13 @@ mod sequence;
 pub use sequence::Sequence;
 
 /// What one request changes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Changes {
     /// The rows of the upserts, in the table's canonical Arrow schema.
+    #[serde(skip, default = "no_rows")]
     pub upserts: RecordBatch,
     /// The keys of the deletes: the columns of the primary key in its order.
+    #[serde(skip, default = "no_rows")]
     pub deletes: RecordBatch,
     /// Both in the order in which they came.
     pub order: Vec<Change>,
@@ -39,4 +44,9 @@ pub enum ChangeKind {
     Upsert,
     /// The row with this key is gone.
     Delete,
+}
+
+/// What stands for rows that are kept apart from their description.
+pub(crate) fn no_rows() -> RecordBatch {
+    RecordBatch::new_empty(Arc::new(Schema::empty()))
 }

@@ -1,11 +1,11 @@
 //! A table's visible rows: those appended, and what changes by primary key have made of them.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use arrow::row::{RowConverter, SortField};
 use arrow_array::{BooleanArray, RecordBatch};
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, SchemaRef};
 use arrow_select::filter::filter_record_batch;
 
 use super::{Change, ChangeKind, Changes, Sequence};
@@ -49,6 +49,33 @@ struct Version {
     /// Rows with this key: batch and row. Appends check no key, so that there may be several.
     places: Vec<(usize, usize)>,
     deleted_ms: Option<Millis>,
+}
+
+/// A step by which an empty table gets rows.
+#[derive(Debug)]
+pub(crate) enum Made {
+    /// Rows were added.
+    Added(RecordBatch),
+    /// Rows were put there by upserts; or deletes came, at that time.
+    Changed(Changes, Option<Millis>),
+}
+
+impl Made {
+    /// The rows that it puts there.
+    pub(crate) fn rows(&self) -> &RecordBatch {
+        match self {
+            Self::Added(rows) => rows,
+            Self::Changed(changes, _) => &changes.upserts,
+        }
+    }
+
+    /// Whether both can be one step.
+    pub(crate) fn goes_with(&self, next: &Self) -> bool {
+        matches!(
+            (self, next),
+            (Self::Added(_), Self::Added(_)) | (Self::Changed(_, None), Self::Changed(_, None))
+        )
+    }
 }
 
 impl TableRows {
@@ -154,6 +181,39 @@ impl TableRows {
         }
     }
 
+    /// What gives an empty table with this schema and primary key these rows, in this order, and what is known of their
+    /// keys.
+    pub(crate) fn made_of(&self, key: &[usize], schema: &SchemaRef) -> Vec<Made> {
+        // What is known under another key is forgotten at the next change.
+        let keyed = self.keyed.as_ref().filter(|keyed| keyed.columns == key);
+        let mut made = keyed.map_or_else(Vec::new, |keyed| keyed.deletes_made_of(schema));
+        let ranks = keyed.map_or_else(HashMap::new, Keyed::ranks);
+        for (at, batch) in self.batches.iter().enumerate() {
+            let Some(rows) = batch.shown() else { continue };
+            let ranks: Vec<_> = batch.places().map(|row| ranks.get(&(at, row))).collect();
+            if ranks.iter().all(Option::is_none) {
+                made.push(Made::Added(rows));
+                continue;
+            }
+            let order = ranks.into_iter().enumerate().map(|(row, sequence)| Change {
+                kind: ChangeKind::Upsert,
+                row,
+                sequence: sequence.map(|sequence| Sequence::clone(sequence)),
+            });
+            let order = order.collect();
+            let deletes = project(schema, key);
+            made.push(Made::Changed(
+                Changes {
+                    upserts: rows,
+                    deletes,
+                    order,
+                },
+                None,
+            ));
+        }
+        made
+    }
+
     fn index(&self, key: &[usize]) -> Result<Keyed, ArrowError> {
         let mut keyed = Keyed {
             columns: key.to_vec(),
@@ -175,6 +235,12 @@ impl PartialEq for TableRows {
 }
 
 impl Batch {
+    /// Which of its rows are there.
+    fn places(&self) -> impl Iterator<Item = usize> {
+        let there = |row: &usize| self.there.as_ref().is_none_or(|there| there[*row]);
+        (0..self.rows.num_rows()).filter(there)
+    }
+
     /// The rows that are there; `None` if there are none.
     fn shown(&self) -> Option<RecordBatch> {
         let Some(there) = &self.there else {
@@ -206,33 +272,88 @@ impl Keyed {
     fn forget(&mut self, now: Millis) {
         let over = |at: Millis| now.saturating_sub(at) > DELETES_REMEMBERED_MS;
         while let Some((at, key)) = self.deletes.pop_front_if(|(at, _)| over(*at)) {
-            if self
-                .versions
-                .get(&key)
-                .is_some_and(|version| version.deleted_ms == Some(at))
-            {
+            let Some(version) = self.versions.get_mut(&key) else {
+                continue;
+            };
+            if version.deleted_ms != Some(at) {
+                continue;
+            }
+            // Rows that were appended since are there, whatever is known of their key.
+            (version.sequence, version.deleted_ms) = (None, None);
+            if version.places.is_empty() {
                 self.versions.remove(&key);
             }
         }
+    }
+
+    /// The sequence numbers of the rows that upserts with one have put there. Such a row is the first of its key.
+    fn ranks(&self) -> HashMap<(usize, usize), &Sequence> {
+        let live = self
+            .versions
+            .values()
+            .filter(|version| version.deleted_ms.is_none());
+        live.filter_map(|version| Some((*version.places.first()?, version.sequence.as_ref()?)))
+            .collect()
+    }
+
+    /// The deletes that are remembered, oldest first.
+    fn deletes_made_of(&self, schema: &SchemaRef) -> Vec<Made> {
+        let remembered = self.deletes.iter().filter_map(|(at, key)| {
+            let version = self.versions.get(key)?;
+            (version.deleted_ms == Some(*at)).then_some((*at, key, &version.sequence))
+        });
+        let remembered: Vec<_> = remembered.collect();
+        let at_a_time = remembered.chunk_by(|(at, ..), (other, ..)| at == other);
+        at_a_time
+            .map(|deletes| {
+                let order = deletes.iter().enumerate().map(|(row, (.., sequence))| Change {
+                    kind: ChangeKind::Delete,
+                    row,
+                    sequence: Option::clone(sequence),
+                });
+                let keys = deletes.iter().map(|(_, key, _)| *key);
+                let changes = Changes {
+                    upserts: RecordBatch::new_empty(Arc::clone(schema)),
+                    deletes: columns(keys, &project(schema, &self.columns).schema()),
+                    order: order.collect(),
+                };
+                Made::Changed(changes, Some(deletes[0].0))
+            })
+            .collect()
     }
 }
 
 /// Keys in a form that can be compared and hashed.
 fn keys(columns: &RecordBatch) -> Result<Vec<Key>, ArrowError> {
-    let fields = columns
-        .schema()
-        .fields()
-        .iter()
-        .map(|field| SortField::new(field.data_type().clone()))
-        .collect();
-    let rows = RowConverter::new(fields)?.convert_columns(columns.columns())?;
+    let rows = converter(&columns.schema())?.convert_columns(columns.columns())?;
     Ok(rows.iter().map(|row| row.as_ref().into()).collect())
+}
+
+/// The columns that were made into these keys.
+fn columns<'a>(keys: impl Iterator<Item = &'a Key>, schema: &SchemaRef) -> RecordBatch {
+    let converted = || {
+        let converter = converter(schema)?;
+        let parser = converter.parser();
+        let columns = converter.convert_rows(keys.map(|key| parser.parse(key)))?;
+        RecordBatch::try_new(Arc::clone(schema), columns)
+    };
+    converted().expect("keys are made of columns of these types")
+}
+
+fn converter(schema: &SchemaRef) -> Result<RowConverter, ArrowError> {
+    let fields = schema.fields().iter();
+    let fields = fields.map(|field| SortField::new(field.data_type().clone()));
+    RowConverter::new(fields.collect())
+}
+
+/// No rows of some columns.
+fn project(schema: &SchemaRef, columns: &[usize]) -> RecordBatch {
+    let projected = schema.project(columns).expect("a key is of the table's columns");
+    RecordBatch::new_empty(Arc::new(projected))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int64Type;
     use arrow_array::{ArrayRef, Int64Array, StringArray};
@@ -357,5 +478,79 @@ mod tests {
         rows.change(&[0], &changes(&[(2, Some("very late"), "4")]), 3 * DAY_MS + 1)
             .unwrap();
         assert_eq!(shown(&rows), owned(&[(2, "very late")]));
+    }
+
+    #[test]
+    fn rows_appended_after_a_delete_are_changed_when_the_delete_is_forgotten() {
+        let mut rows = TableRows::default();
+        rows.change(&[0], &changes(&[(1, None, "5")]), 0).unwrap();
+        rows.push(batch(&[(1, "appended")])).unwrap();
+        rows.change(&[0], &changes(&[(1, Some("changed"), "4")]), 2 * DAY_MS + 1)
+            .unwrap();
+        assert_eq!(shown(&rows), owned(&[(1, "changed")]));
+    }
+
+    #[test]
+    fn rows_made_again_are_the_same_and_know_the_same() {
+        let mut rows = TableRows::default();
+        let schema = batch(&[]).schema();
+        rows.push(batch(&[(1, "a"), (2, "b"), (3, "c"), (3, "twice")]))
+            .unwrap();
+        let first = [
+            (1, Some("d"), "5"),
+            (4, Some("e"), ""),
+            (5, Some("f"), "7"),
+            (6, Some("g"), "7"),
+        ];
+        rows.change(&[0], &changes(&first), 10).unwrap();
+        rows.change(
+            &[0],
+            &changes(&[(2, None, "6"), (5, None, "8"), (9, None, "")]),
+            20,
+        )
+        .unwrap();
+        rows.change(&[0], &changes(&[(8, None, "9")]), 30).unwrap();
+        rows.push(batch(&[(1, "behind"), (8, "after its delete")]))
+            .unwrap();
+        let before = [
+            (3, "c"),
+            (3, "twice"),
+            (1, "d"),
+            (4, "e"),
+            (6, "g"),
+            (1, "behind"),
+            (8, "after its delete"),
+        ];
+        assert_eq!(shown(&rows), owned(&before));
+        let mut again = TableRows::default();
+        for made in rows.made_of(&[0], &schema) {
+            match made {
+                Made::Added(batch) => again.push(batch).unwrap(),
+                Made::Changed(changes, at) => again.change(&[0], &changes, at.unwrap_or(40)).unwrap(),
+            }
+        }
+        assert_eq!(shown(&again), owned(&before));
+        // Each key stands against a change of a lower rank, and takes one of a higher: until deletes are forgotten.
+        for (at, rank) in [
+            (50, "5"),
+            (50, "6"),
+            (50, "9"),
+            (2 * DAY_MS + 25, "4"),
+            (2 * DAY_MS + 35, "4"),
+        ] {
+            let mut same = rows.clone();
+            let mut again = again.clone();
+            let texts = (1..=9).map(|key| (key, Some("new"), rank)).collect::<Vec<_>>();
+            same.change(&[0], &changes(&texts), at).unwrap();
+            again.change(&[0], &changes(&texts), at).unwrap();
+            assert_eq!(shown(&again), shown(&same), "{at} {rank}");
+            assert_ne!(shown(&again), owned(&before), "{at} {rank}");
+        }
+        // Under another key nothing of it is known.
+        let others = rows.made_of(&[1], &schema);
+        assert!(
+            others.iter().all(|made| matches!(made, Made::Added(_))),
+            "{others:?}"
+        );
     }
 }

@@ -3,18 +3,19 @@
 use std::fmt;
 
 use arrow_array::RecordBatch;
+use serde::{Deserialize, Serialize};
 
 use super::Machine;
 use super::refusal::{Code, Refusal};
 use super::stream::Stream;
 use crate::catalog::{Dataset, DatasetRef, Millis, Table, TableRef};
-use crate::changes::Changes;
+use crate::changes::{Changes, no_rows};
 
 /// One lasting change, with every decision in it: ids, times and revisions. Applied in order to an empty machine,
-/// effects give the same state again.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Effect {
+/// effects give the same state again. This is also the form in which the journal keeps them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Effect {
     /// A dataset is there, without tables; or it is described anew and keeps its tables.
     DatasetSet {
         /// Which.
@@ -51,6 +52,7 @@ pub enum Effect {
         /// Where.
         table: TableRef,
         /// In the table's canonical Arrow schema.
+        #[serde(skip, default = "no_rows")]
         rows: RecordBatch,
         /// When.
         at_ms: Millis,
@@ -72,14 +74,15 @@ pub enum Effect {
     StreamCreated {
         /// As it is, but for its rows.
         stream: Box<Stream>,
-        /// Its number, from 0, among all that ever were.
-        number: u64,
+        /// How many streams there have been, this one counted.
+        ever: u64,
     },
     /// Rows stand at a stream's end.
     RowsAppended {
         /// Full name of the stream.
         stream: String,
         /// In the table's canonical Arrow schema.
+        #[serde(skip, default = "no_rows")]
         rows: RecordBatch,
         /// They are visible at once, with all before them.
         visible: bool,
@@ -110,6 +113,8 @@ pub enum Effect {
     StreamFinalized {
         /// Full name.
         stream: String,
+        /// When.
+        at_ms: Millis,
     },
     /// Every row of some PENDING streams is visible, all at once.
     StreamsCommitted {
@@ -124,6 +129,8 @@ pub enum Effect {
     StreamsForgotten {
         /// Full names.
         streams: Vec<String>,
+        /// When.
+        at_ms: Millis,
     },
     /// So many tables, revisions and streams there have been at least: none of their ids comes again.
     Counted {
@@ -137,12 +144,12 @@ pub enum Effect {
 }
 
 /// Is told of each effect before it happens, and may prevent it.
-pub type Journal = Box<dyn FnMut(&Effect) -> Result<(), String> + Send>;
+type Sink = Box<dyn FnMut(&Effect) -> Result<(), String> + Send>;
 
 /// Where effects are kept, if anywhere.
 #[derive(Default)]
 pub(super) struct Door {
-    journal: Option<Journal>,
+    journal: Option<Sink>,
     /// Why nothing can change any more.
     shut: Option<String>,
 }
@@ -154,8 +161,31 @@ pub struct NotKept(String);
 
 impl Machine {
     /// Gives every effect from now on to `journal` before it happens. Once the journal fails, nothing changes any more.
-    pub fn attach_journal(&mut self, journal: Journal) {
-        self.door.journal = Some(journal);
+    pub(crate) fn attach_journal(
+        &mut self,
+        journal: impl FnMut(&Effect) -> Result<(), String> + Send + 'static,
+    ) {
+        self.door.journal = Some(Box::new(journal));
+    }
+
+    /// Lets go of the journal, if there is one: it stays as it is, so nothing can change any more.
+    pub(crate) fn detach_journal(&mut self) {
+        if self.door.journal.take().is_some() {
+            self.door.shut = Some("it has been stopped".to_owned());
+        }
+    }
+
+    /// Lets an effect of the journal happen again.
+    ///
+    /// # Errors
+    /// It does not fit what happened before.
+    pub(crate) fn replay(&mut self, effect: &Effect) -> Result<(), String> {
+        self.state.apply(effect).map(drop)
+    }
+
+    /// Effects that make an empty machine what this one is, as few as there can be.
+    pub(crate) fn snapshot(&self) -> impl Iterator<Item = Effect> {
+        self.state.snapshot()
     }
 
     /// Lets something that was decided happen. Nothing else changes what lasts.
@@ -170,6 +200,44 @@ impl Machine {
             Err(reason) => return Err(self.door.shut(reason)),
         }
         Ok(())
+    }
+}
+
+impl Effect {
+    /// The rows that it brings; how many batches depends on its kind alone.
+    pub(crate) fn batches(&self) -> Vec<&RecordBatch> {
+        match self {
+            Self::RowsPublished { rows, .. } | Self::RowsAppended { rows, .. } => vec![rows],
+            Self::RowsChanged { changes, .. } => vec![&changes.upserts, &changes.deletes],
+            _ => Vec::new(),
+        }
+    }
+
+    /// As [`Effect::batches`], to fill them in.
+    pub(crate) fn batches_mut(&mut self) -> Vec<&mut RecordBatch> {
+        match self {
+            Self::RowsPublished { rows, .. } | Self::RowsAppended { rows, .. } => vec![rows],
+            Self::RowsChanged { changes, .. } => vec![&mut changes.upserts, &mut changes.deletes],
+            _ => Vec::new(),
+        }
+    }
+
+    /// When it happened, if it says so.
+    pub(crate) fn at_ms(&self) -> Option<Millis> {
+        match self {
+            Self::DatasetSet { dataset, .. } => Some(dataset.modified_ms),
+            Self::TableCreated { table, .. } | Self::TableChanged { table, .. } => Some(table.modified_ms),
+            Self::StreamCreated { stream, .. } => Some(stream.traffic_ms),
+            Self::RowsPublished { at_ms, .. }
+            | Self::RowsChanged { at_ms, .. }
+            | Self::RowsAppended { at_ms, .. }
+            | Self::StreamUsed { at_ms, .. }
+            | Self::StreamFlushed { at_ms, .. }
+            | Self::StreamFinalized { at_ms, .. }
+            | Self::StreamsCommitted { at_ms, .. }
+            | Self::StreamsForgotten { at_ms, .. } => Some(*at_ms),
+            Self::DatasetDeleted { .. } | Self::TableDeleted { .. } | Self::Counted { .. } => None,
+        }
     }
 }
 

@@ -195,7 +195,7 @@ impl Machine {
                     if let Some(name) = known.cloned() {
                         let streams = vec![name];
                         // What cannot be kept does not happen, and the call says so.
-                        drop(self.apply(&Effect::StreamsForgotten { streams }));
+                        drop(self.apply(&Effect::StreamsForgotten { streams, at_ms: now }));
                     }
                 }
                 Upset::RecreateTable => {

@@ -17,9 +17,11 @@ use stream::Stream;
 pub use append::{ConnectionId, Event, Output};
 pub use behaviour::Behaviour;
 pub use delivery::{Delivery, Passage, Reply, Stall};
-pub use effect::{Effect, Journal, NotKept};
+pub(crate) use effect::Effect;
+pub use effect::NotKept;
 pub use history::{Call, CallLog, Exchange, Visibility, VisibilityLog};
 pub use refusal::{Code, Refusal};
+pub(crate) use snapshot::size as size_of_rows;
 pub use stream::{StreamInfo, StreamKind};
 pub use switches::{FlushBelow, FlushUnset, MissingTable, Switches};
 
@@ -34,6 +36,7 @@ mod late;
 mod names;
 mod quota;
 mod refusal;
+mod snapshot;
 mod state;
 mod stream;
 mod switches;
@@ -153,7 +156,7 @@ impl Machine {
         let streams: Vec<_> = over.map(|(name, _)| name.clone()).collect();
         if !streams.is_empty() {
             // What cannot be kept is not forgotten, which costs nothing: a stream whose life is over answers no more.
-            drop(self.apply(&Effect::StreamsForgotten { streams }));
+            drop(self.apply(&Effect::StreamsForgotten { streams, at_ms: now }));
         }
         self.forget_openings();
         self.close_idle(now)

@@ -28,7 +28,7 @@ impl State {
     }
 
     /// Every stream, by full name.
-    pub(crate) fn streams(&self) -> &BTreeMap<String, Stream> {
+    pub(super) fn streams(&self) -> &BTreeMap<String, Stream> {
         &self.streams
     }
 
@@ -70,10 +70,10 @@ impl State {
                     .change_rows(table, changes, *at_ms, *revision)
                     .map_err(|error| error.to_string())?;
             }
-            Effect::StreamCreated { stream, number } => {
+            Effect::StreamCreated { stream, ever } => {
                 self.streams
                     .insert(stream.target.name.clone(), Stream::clone(stream));
-                self.streams_ever = self.streams_ever.max(number + 1);
+                self.streams_ever = self.streams_ever.max(*ever);
             }
             Effect::RowsAppended {
                 stream,
@@ -96,7 +96,7 @@ impl State {
                 at_ms,
                 revision,
             } => return self.flush(stream, *to, *at_ms, *revision),
-            Effect::StreamFinalized { stream } => self.stream_mut(stream)?.finalized = true,
+            Effect::StreamFinalized { stream, .. } => self.stream_mut(stream)?.finalized = true,
             Effect::StreamsCommitted {
                 streams,
                 at_ms,
@@ -109,7 +109,7 @@ impl State {
                 }
                 return Ok(changes);
             }
-            Effect::StreamsForgotten { streams } => {
+            Effect::StreamsForgotten { streams, .. } => {
                 streams.iter().for_each(|name| drop(self.streams.remove(name)));
             }
             Effect::Counted {

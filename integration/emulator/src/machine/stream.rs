@@ -26,7 +26,8 @@ pub enum StreamKind {
 
 /// An application-created stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Stream {
+#[serde(deny_unknown_fields)]
+pub(crate) struct Stream {
     pub(super) target: Target,
     pub(super) table_id: u64,
     pub(super) kind: StreamKind,
@@ -98,6 +99,21 @@ impl Stream {
             committed_ms: None,
             held: VecDeque::new(),
         }
+    }
+
+    /// Its description alone, as if the rows held back had not come yet.
+    pub(super) fn without_rows(&self) -> Self {
+        Self {
+            target: self.target.clone(),
+            end: self.visible,
+            held: VecDeque::new(),
+            ..*self
+        }
+    }
+
+    /// The rows held back, oldest first.
+    pub(super) fn held(&self) -> impl Iterator<Item = &RecordBatch> {
+        self.held.iter()
     }
 
     pub(super) fn expired(&self, switches: &Switches, now: Millis) -> bool {

@@ -204,7 +204,8 @@ impl Machine {
             default: false,
         };
         let stream = Box::new(Stream::new(target.clone(), table_id, kind, now));
-        self.apply(&Effect::StreamCreated { stream, number })?;
+        let ever = number + 1;
+        self.apply(&Effect::StreamCreated { stream, ever })?;
         let mut answer = self.describe(&target, now)?;
         if self.keeps(Behaviour::CreateAnswersSchema) {
             answer.table_schema = Some(self.table(table)?.schema.to_wire());
@@ -273,7 +274,7 @@ impl Machine {
         };
         if !stream.finalized {
             let stream = target.name.clone();
-            self.apply(&Effect::StreamFinalized { stream })?;
+            self.apply(&Effect::StreamFinalized { stream, at_ms: now })?;
         }
         let everything = !self.keeps(Behaviour::FinalizeShowsNothing);
         if everything || !self.keeps(Behaviour::CommittedVisibleAtOnce) {

@@ -6,6 +6,7 @@
 )]
 
 mod conformance;
+mod data_dir;
 mod grpc;
 mod malformed;
 mod model;
