@@ -11,9 +11,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
+use super::Service;
 use super::hold::{LONGEST_MS, Turn};
 use super::transport::Line;
-use super::{Service, status};
 use crate::catalog::Millis;
 use crate::machine::{ConnectionId, Delivery, Event, Output, Passage, Refusal};
 
@@ -146,7 +146,7 @@ impl Conversation {
 
     /// The end, which waits for its turn even if it is a good one.
     async fn finish(&self, refusal: Option<Refusal>, delivery: &Delivery) -> bool {
-        let status = refusal.map_or_else(|| Status::ok(""), |refusal| status(&refusal));
+        let status = refusal.map_or_else(|| Status::ok(""), |refusal| self.service.status(&refusal));
         self.hold(What::Status(status), delivery).await;
         false
     }

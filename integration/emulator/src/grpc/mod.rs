@@ -14,7 +14,7 @@ use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Extensions, Request, Response, Status, Streaming};
 
 use crate::catalog::Millis;
-use crate::machine::{CallMeta, Event, Machine, Output, Passage, Refusal, Reply};
+use crate::machine::{Behaviour, CallMeta, Event, Machine, Output, Passage, Refusal, Reply};
 use crate::shared::Shared;
 use append::Doors;
 use hold::Gate;
@@ -135,7 +135,31 @@ impl Service {
             Passage::Cut => line.cut().await,
             Passage::Never => std::future::pending().await,
         }
-        result.map(Response::new).map_err(|refusal| status(&refusal))
+        result.map(Response::new).map_err(|refusal| self.status(&refusal))
+    }
+
+    /// As a gRPC status: the `StorageError` in both trailers that clients look into.
+    fn status(&self, refusal: &Refusal) -> Status {
+        let text: String = refusal.message.chars().take(MAX_TEXT).collect();
+        let mut metadata = MetadataMap::new();
+        let mut details = Bytes::new();
+        if let Some(mut error) = refusal.storage_error() {
+            let keeps = |behaviour| self.shared.with(|machine| machine.switches().keeps(behaviour));
+            error.error_message.clone_from(&text);
+            if keeps(Behaviour::StorageErrorInTrailer) {
+                let value = MetadataValue::from_bytes(&error.encode_to_vec());
+                metadata.insert_bin(STORAGE_ERROR_TRAILER, value);
+            }
+            if keeps(Behaviour::StorageErrorInDetails) {
+                details = refusal.status().encode_to_vec().into();
+            }
+        }
+        Status::with_details_and_metadata(
+            tonic::Code::from_i32(refusal.code as i32),
+            text,
+            details,
+            metadata,
+        )
     }
 }
 
@@ -209,23 +233,4 @@ fn meta(metadata: &MetadataMap) -> CallMeta {
         authorization: text("authorization"),
         routing: text(ROUTING_HEADER),
     }
-}
-
-/// As a gRPC status: the details in both trailers that clients look into.
-fn status(refusal: &Refusal) -> Status {
-    let text: String = refusal.message.chars().take(MAX_TEXT).collect();
-    let mut metadata = MetadataMap::new();
-    let mut details = Bytes::new();
-    if let Some(mut error) = refusal.storage_error() {
-        error.error_message.clone_from(&text);
-        let value = MetadataValue::from_bytes(&error.encode_to_vec());
-        metadata.insert_bin(STORAGE_ERROR_TRAILER, value);
-        details = refusal.status().encode_to_vec().into();
-    }
-    Status::with_details_and_metadata(
-        tonic::Code::from_i32(refusal.code as i32),
-        text,
-        details,
-        metadata,
-    )
 }

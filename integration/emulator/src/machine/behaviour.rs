@@ -120,6 +120,12 @@ behaviours! {
     /// Bytes appended have a quota, where one is set.
     ThroughputLimited,
 
+    // Errors (write-api.md 3.1).
+    /// A call's status carries the `StorageError` in its details.
+    StorageErrorInDetails,
+    /// And alone in a trailer of its own.
+    StorageErrorInTrailer,
+
     // Visibility (write-api.md 2.2 to 2.4).
     /// Rows of BUFFERED and PENDING streams are held back.
     HeldUntilPublished,

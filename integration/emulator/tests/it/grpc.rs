@@ -51,7 +51,7 @@ async fn start(faults: &str) -> (Emulator, Client) {
     (emulator, client)
 }
 
-async fn connect(emulator: &Emulator) -> Result<Client, tonic::transport::Error> {
+pub(crate) async fn connect(emulator: &Emulator) -> Result<Client, tonic::transport::Error> {
     let endpoint = Endpoint::from_shared(format!("http://{}", emulator.grpc_addr())).unwrap();
     endpoint.connect().await.map(Client::new)
 }

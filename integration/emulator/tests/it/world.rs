@@ -33,6 +33,14 @@ thread_local! {
     pub(crate) static UNLEARNED: Cell<Option<Behaviour>> = const { Cell::new(None) };
 }
 
+/// The same switches, and what this thread has unlearned.
+pub(crate) fn switches(switches: Switches) -> Switches {
+    Switches {
+        unlearned: UNLEARNED.get().into_iter().chain(switches.unlearned).collect(),
+        ..switches
+    }
+}
+
 /// A machine, its clock, and names for its streams.
 pub(crate) struct World {
     pub(crate) machine: Machine,
@@ -48,14 +56,7 @@ impl World {
     }
 
     pub(crate) fn with(switches: Switches, faults: FaultPlan) -> Self {
-        let machine = Machine::new(
-            Switches {
-                unlearned: UNLEARNED.get().into_iter().chain(switches.unlearned).collect(),
-                ..switches
-            },
-            faults,
-            7,
-        );
+        let machine = Machine::new(crate::world::switches(switches), faults, 7);
         let mut world = Self {
             machine,
             now: START,

@@ -14,6 +14,7 @@ mod connections;
 mod faults;
 mod quotas;
 mod schemas;
+mod shell;
 mod streams;
 mod values;
 mod visibility;
@@ -43,6 +44,7 @@ const FACTS: &[&[Fact]] = &[
     faults::FACTS,
     quotas::FACTS,
     schemas::FACTS,
+    shell::FACTS,
     values::FACTS,
 ];
 
