@@ -9,8 +9,9 @@ use google_cloud_bigquery::write::format::Arrow;
 use google_cloud_bigquery::write::stream_type::{BufferedStream, CommittedStream, PendingStream};
 use google_cloud_gax::error::rpc::Code;
 use google_cloud_gax::exponential_backoff::ExponentialBackoffBuilder;
+use tokio::task::JoinSet;
 
-use crate::world::{World, batch, limited, numbered, path, schema};
+use crate::world::{World, batch, batch_with_note, limited, numbered, path, schema, schema_with_note};
 
 const NO_FAULTS: &str = "{}";
 const RESTARTED: &str = "Closing the stream because server is restarted.";
@@ -123,6 +124,74 @@ async fn an_idle_connection_is_closed_and_the_default_stream_goes_on() {
     }
     assert_eq!(world.rows("t").await, numbered(0, 3));
     assert_eq!(world.appends().len(), 3);
+}
+
+/// Of two hundred appends none is given up when the server goes away, nor those in flight when the line is cut.
+#[tokio::test]
+async fn the_default_stream_outlives_its_connections() {
+    const APPENDS: i64 = 200;
+    /// The answer to this request is held, and so are those behind it.
+    const STALLED: usize = 120;
+    let stall = format!(
+        r#"{{"rules": [{{"rpc": "AppendRows", "occurrence": {{"nth": {STALLED}}}, "action": {{"kind": "stall"}}}}]}}"#
+    );
+    let world = World::start(&["t"], &stall).await;
+    let writer = default_writer(&world).await;
+    let mut answers = JoinSet::new();
+    for id in 0..APPENDS {
+        answers.spawn(writer.append(batch(&numbered(id, id + 1))).send());
+    }
+    let mut answered = 0;
+    while let Some(answer) = limited(answers.join_next()).await {
+        answer.unwrap().unwrap();
+        answered += 1;
+        if answered == STALLED / 2 {
+            world.handle().go_away();
+        }
+        if answered == STALLED - 1 {
+            world.handle().cut();
+        }
+    }
+    let mut rows = world.rows("t").await;
+    assert!(rows.len() > APPENDS as usize, "what was in flight is there again");
+    rows.dedup();
+    assert_eq!(rows, numbered(0, APPENDS));
+}
+
+/// write-api.md 7.3 [PROD JIT, GIT]: connections go on, are told with a success after a while, and a new one writes it.
+#[tokio::test]
+async fn a_column_is_added_while_rows_stream_in() {
+    const LAG_MS: u32 = 10_000;
+    let world = World::start(&["t"], NO_FAULTS).await;
+    let create = world.write.create_stream::<CommittedStream>(path("t"));
+    let writer = limited(create.build_arrow(schema())).await.unwrap();
+    let mut told = Vec::new();
+    for id in 0..4 {
+        match id {
+            1 => drop(world.query("ALTER TABLE interop.t ADD COLUMN note STRING").await),
+            2 => world.handle().advance(LAG_MS),
+            _ => {}
+        }
+        let append = writer.append(batch(&numbered(id, id + 1))).set_offset(id).send();
+        let news = limited(append).await.unwrap().updated_schema;
+        told.push(news.map(|schema| schema.fields.into_iter().map(|f| f.name).collect::<Vec<_>>()));
+    }
+    let names = ["id", "name", "note"].map(str::to_owned).to_vec();
+    assert_eq!(told[..3], [None, None, Some(names)]);
+    let attach = world
+        .write
+        .attach_to_stream::<CommittedStream>(writer.write_stream());
+    let wide = limited(attach.build_arrow(schema_with_note())).await.unwrap();
+    let append = wide
+        .append(batch_with_note(&numbered(4, 6), "noted"))
+        .set_offset(4);
+    assert_eq!(limited(append.send()).await.unwrap().offset, Some(4));
+    let noted = "SELECT id, note AS name FROM interop.t WHERE note IS NOT NULL ORDER BY id";
+    assert_eq!(
+        world.query(noted).await,
+        [4, 5].map(|id| (id, Some("noted".to_owned())))
+    );
+    assert_eq!(world.rows("t").await, numbered(0, 6));
 }
 
 /// A request that goes to another table than the one before names its stream and schema (write-api.md 1.2).

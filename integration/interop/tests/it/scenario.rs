@@ -3,6 +3,7 @@
 use bigquery_write_emulator::machine::Behaviour;
 use google_cloud_bigquery::Error;
 use google_cloud_bigquery::error::AppendError;
+use google_cloud_bigquery::model_ext::AppendResponse;
 use google_cloud_bigquery::write::BufferedWriter;
 use google_cloud_bigquery::write::format::Arrow;
 use google_cloud_bigquery::write::stream_type::BufferedStream;
@@ -101,8 +102,8 @@ impl Client {
             // The client compares the stream's type with the one asked for.
             self.attach(world).await;
             json!({ "code": "OK", "type": "BUFFERED" })
-        } else if let Some(rows) = step.get("append") {
-            self.append(world, rows, step["offset"].as_i64().unwrap()).await
+        } else if step.get("append").is_some() {
+            self.append(world, step).await
         } else if let Some(offset) = step.get("flush") {
             let flush = self.writer().flush(offset.as_i64().unwrap());
             match limited(flush).await {
@@ -132,30 +133,36 @@ impl Client {
     }
 
     /// A writer has one connection, and is over with it.
-    async fn append(&mut self, world: &World, rows: &Value, offset: i64) -> Value {
-        let rows: Vec<Row> = serde_json::from_value(rows.clone()).unwrap();
-        let append = || self.writer().append(batch(&rows)).set_offset(offset).send();
-        let answer = match limited(append()).await {
-            Err(AppendError::UnexpectedEndOfStream) => {
-                self.attach(world).await;
-                let append = self.writer().append(batch(&rows)).set_offset(offset).send();
-                limited(append).await
-            }
-            answer => answer,
-        };
+    async fn append(&mut self, world: &World, step: &Value) -> Value {
+        let mut answer = self.send(step).await;
+        if step.get("cut").is_none() && matches!(answer, Err(AppendError::UnexpectedEndOfStream)) {
+            self.attach(world).await;
+            answer = self.send(step).await;
+        }
         let mut seen = match answer {
             Ok(answer) => json!({ "code": "OK", "offset": answer.offset.unwrap() }),
             Err(AppendError::Rpc { source, .. }) => refused(&source),
             Err(other) => json!({ "code": other.to_string() }),
         };
+        if step.get("cut").is_some_and(|cut| cut == "line") {
+            seen.as_object_mut().unwrap().remove("code").unwrap();
+        }
         seen["connection"] = self.connections.into();
         seen
+    }
+
+    async fn send(&self, step: &Value) -> Result<AppendResponse, AppendError> {
+        let rows: Vec<Row> = serde_json::from_value(step["append"].clone()).unwrap();
+        let append = self.writer().append(batch(&rows));
+        limited(append.set_offset(step["offset"].as_i64().unwrap()).send()).await
     }
 }
 
 /// A refusal's code, and the part of its text that clients parse.
 fn refused(error: &Error) -> Value {
-    let status = error.status().unwrap();
+    let Some(status) = error.status() else {
+        return json!({ "code": error.to_string() });
+    };
     let mut seen = Map::from_iter([("code".to_owned(), status.code.name().into())]);
     if let Some(text) = parsed(&status.message) {
         seen.insert("text".to_owned(), text.into());

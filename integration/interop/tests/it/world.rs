@@ -4,9 +4,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_array::{Int64Array, RecordBatch, StringArray};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_ipc::writer::StreamWriter;
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, Schema};
 use bigquery_write_emulator::catalog::{DatasetRef, TableRef};
 use bigquery_write_emulator::faults::{FaultPlan, Rpc};
 use bigquery_write_emulator::machine::{Behaviour, Switches};
@@ -92,7 +92,14 @@ impl World {
 
     /// Every row of a table, as Google's query client reads it.
     pub(crate) async fn rows(&self, table: &str) -> Vec<Row> {
-        let sql = format!("SELECT id, name FROM `{PROJECT}.{DATASET}.{table}` ORDER BY id");
+        self.query(&format!(
+            "SELECT id, name FROM `{PROJECT}.{DATASET}.{table}` ORDER BY id"
+        ))
+        .await
+    }
+
+    /// The columns `id` and `name` of a query's rows; of a statement that changes a table there are none.
+    pub(crate) async fn query(&self, sql: &str) -> Vec<Row> {
         let mut found = limited(self.queries.query(sql).until_done())
             .await
             .unwrap()
@@ -119,7 +126,12 @@ pub(crate) async fn limited<T>(future: impl Future<Output = T>) -> T {
 
 /// The writer's schema.
 pub(crate) fn schema() -> ArrowSchema {
-    ArrowSchema::new().set_serialized_schema(messages(&[]).0)
+    ArrowSchema::new().set_serialized_schema(messages(&columns(&[])).0)
+}
+
+/// One with the column `note`.
+pub(crate) fn schema_with_note() -> ArrowSchema {
+    ArrowSchema::new().set_serialized_schema(messages(&with_note(&[], "")).0)
 }
 
 /// Rows `from` to `to`, the latter excluded.
@@ -129,25 +141,37 @@ pub(crate) fn numbered(from: i64, to: i64) -> Vec<Row> {
 
 /// The rows of one append.
 pub(crate) fn batch(rows: &[Row]) -> ArrowRecordBatch {
-    ArrowRecordBatch::new().set_serialized_record_batch(messages(rows).1)
+    ArrowRecordBatch::new().set_serialized_record_batch(messages(&columns(rows)).1)
+}
+
+/// The same, with the same note in each row.
+pub(crate) fn batch_with_note(rows: &[Row], note: &str) -> ArrowRecordBatch {
+    ArrowRecordBatch::new().set_serialized_record_batch(messages(&with_note(rows, note)).1)
+}
+
+fn with_note(rows: &[Row], note: &str) -> Vec<(Field, ArrayRef)> {
+    let notes = StringArray::from_iter_values(rows.iter().map(|_| note));
+    let mut columns = columns(rows);
+    columns.push((Field::new("note", DataType::Utf8, true), Arc::new(notes)));
+    columns
+}
+
+fn columns(rows: &[Row]) -> Vec<(Field, ArrayRef)> {
+    let ids = Int64Array::from_iter_values(rows.iter().map(|(id, _)| *id));
+    let names: StringArray = rows.iter().map(|(_, name)| name.as_deref()).collect();
+    vec![
+        (Field::new("id", DataType::Int64, false), Arc::new(ids)),
+        (Field::new("name", DataType::Utf8, true), Arc::new(names)),
+    ]
 }
 
 /// The schema message and the rows' message, apart as BigQuery wants them (write-api.md 5.5).
-fn messages(rows: &[Row]) -> (Vec<u8>, Vec<u8>) {
-    let ids = Int64Array::from_iter_values(rows.iter().map(|(id, _)| *id));
-    let names: StringArray = rows.iter().map(|(_, name)| name.as_deref()).collect();
-    let columns = vec![Arc::new(ids) as _, Arc::new(names) as _];
-    let batch = RecordBatch::try_new(arrow_schema(), columns).unwrap();
+fn messages(columns: &[(Field, ArrayRef)]) -> (Vec<u8>, Vec<u8>) {
+    let (fields, arrays): (Vec<_>, Vec<_>) = columns.iter().cloned().unzip();
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap();
     let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
     let schema = writer.get_ref().clone();
     writer.write(&batch).unwrap();
     let rows = writer.get_ref()[schema.len()..].to_vec();
     (schema, rows)
-}
-
-fn arrow_schema() -> SchemaRef {
-    Arc::new(Schema::new(vec![
-        Field::new("id", DataType::Int64, false),
-        Field::new("name", DataType::Utf8, true),
-    ]))
 }
