@@ -18,15 +18,17 @@ RUN_LIMIT = 120
 
 client = None
 write_client = None
+http = None
 work = None
 _endpoints = None
 _tool = None
 
 
-def connect(write, http, tool, folder):
-    """Sets the module's variables, before the tests are loaded. `write` and `http` are the addresses of the emulator's
+def connect(write, rest, tool, folder):
+    """Sets the module's variables, before the tests are loaded. `write` and `rest` are the addresses of the emulator's
     Storage Write and REST APIs."""
-    global client, write_client, work, _endpoints, _tool
+    global client, write_client, http, work, _endpoints, _tool
+    http = rest
     client = bigquery.Client(
         project=PROJECT,
         credentials=AnonymousCredentials(),

@@ -7,6 +7,7 @@
 
 mod conformance;
 mod data_dir;
+mod docs;
 mod grpc;
 mod malformed;
 mod model;
