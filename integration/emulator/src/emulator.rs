@@ -111,7 +111,7 @@ impl Emulator {
             let tls = tls.as_ref().map(Tls::grpc);
             async move { service.serve(tls, tcp_connections(grpc), stopped).await }
         };
-        let app = rest::router(handle.shared.clone());
+        let app = rest::router(handle.service.clone());
         let serve_http = async move {
             match tls {
                 Some(tls) => {
@@ -208,7 +208,7 @@ impl Handle {
 
     /// The REST API, to be served elsewhere.
     pub fn rest(&self) -> axum::Router {
-        rest::router(self.shared.clone())
+        rest::router(self.service.clone())
     }
 
     /// Creates a dataset; an empty location means `US`.
@@ -307,8 +307,7 @@ impl Handle {
 
     /// Puts the emulator's clock forward; what becomes too old by it ends.
     pub fn advance(&self, ms: u32) {
-        self.shared.advance(ms);
-        self.service.tick();
+        self.service.advance(ms);
     }
 
     /// Ends every open `AppendRows` call with this status.

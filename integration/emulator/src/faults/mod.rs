@@ -166,6 +166,11 @@ impl FaultPlan {
     /// # Errors
     /// As [`FaultPlan::parse`], except for what is not JSON.
     pub fn from_value(plan: Value) -> Result<Self, FaultPlanError> {
+        // serde takes a list for an object's fields in their order.
+        if !plan.is_object() {
+            let text = "it must be an object with a list of `rules`";
+            return Err(FaultPlanError::Form(text.to_owned()));
+        }
         let plan: Self = serde_path_to_error::deserialize(plan).map_err(|error| misread(&error))?;
         plan.check()?;
         Ok(plan)

@@ -74,6 +74,17 @@ impl Service {
             .max_encoding_message_size(MAX_MESSAGE)
     }
 
+    /// The machine and the clock.
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Puts the clock forward; what becomes too old by it ends.
+    pub(crate) fn advance(&self, ms: u32) {
+        self.shared.advance(ms);
+        self.tick();
+    }
+
     /// Lets time pass in the machine, and tells the connections that it closed.
     pub(crate) fn tick(&self) {
         let now = self.shared.now();

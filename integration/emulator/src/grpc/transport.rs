@@ -74,6 +74,8 @@ pub(super) struct Line {
 struct Answer {
     body: tonic::body::Body,
     line: Line,
+    /// It is about to break off.
+    breaking: bool,
 }
 
 /// Ends a call without a status.
@@ -306,7 +308,11 @@ impl Line {
         if self.is_broken() {
             return Err(BrokenOff);
         }
-        Ok(response.map(|body| Answer { body, line: self }))
+        Ok(response.map(|body| Answer {
+            body,
+            line: self,
+            breaking: false,
+        }))
     }
 }
 
@@ -318,10 +324,18 @@ impl Body for Answer {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if self.breaking {
+            return Poll::Ready(Some(Err(BrokenOff.into())));
+        }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         Poll::Ready(match frame {
             Some(Ok(frame)) if frame.is_data() => Some(Ok(frame)),
-            _ if self.line.is_broken() => Some(Err(BrokenOff.into())),
+            _ if self.line.is_broken() => {
+                // A stream that is reset drops what is not written yet: the connection gets its turn before.
+                self.breaking = true;
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             Some(Ok(frame)) => Some(Ok(frame)),
             Some(Err(status)) => Some(Err(status.into())),
             None => None,

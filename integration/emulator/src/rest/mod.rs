@@ -10,11 +10,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use serde_json::Value;
 
+use crate::grpc::Service;
 use crate::shared::Shared;
 
 use error::ApiError;
 use jobs::Jobs;
 
+mod control;
 mod datasets;
 mod error;
 mod fields;
@@ -37,13 +39,15 @@ const LARGEST_BODY: usize = 10 << 20;
 #[derive(Clone)]
 struct Api {
     shared: Shared,
+    service: Service,
     jobs: Arc<Jobs>,
 }
 
-/// The REST API under `/bigquery/v2`.
-pub(crate) fn router(shared: Shared) -> Router {
+/// The REST API under `/bigquery/v2`, and what is the emulator's own beside it.
+pub(crate) fn router(service: Service) -> Router {
     let api = Api {
-        shared,
+        shared: service.shared().clone(),
+        service,
         jobs: Arc::new(Jobs::default()),
     };
     let project = Router::new()
@@ -80,6 +84,7 @@ pub(crate) fn router(shared: Shared) -> Router {
         .route("/", get(page::page))
         .route("/bigquery/v2/projects", get(projects::list))
         .nest("/bigquery/v2/projects/{project}", project)
+        .nest("/emulator", control::router())
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_path)
         .layer(from_fn_with_state(api.clone(), check_token))

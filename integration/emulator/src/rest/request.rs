@@ -111,7 +111,7 @@ impl<S: Send + Sync> FromRequest<S> for Body {
     }
 }
 
-fn unread(error: BytesRejection) -> ApiError {
+pub(super) fn unread(error: BytesRejection) -> ApiError {
     match error.status().as_u16() {
         413 => ApiError::new(413, "uploadTooLarge", "Request payload size exceeds the limit"),
         _ => ApiError::invalid(error.body_text()),

@@ -14,6 +14,7 @@ use crate::catalog::TableRef;
 use crate::machine::Machine;
 
 mod changes;
+mod control;
 mod job_calls;
 mod statements;
 
@@ -27,7 +28,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let shared = Shared::new(Machine::default(), Arc::new(|| NOW));
-        let router = router(shared.clone());
+        let router = router(Service::new(shared.clone()));
         Self { shared, router }
     }
 

@@ -13,7 +13,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::grpc::{Client, create, flush, open, prepare, visible};
+use crate::grpc::{Call, Client, create, flush, open, prepare, visible};
 
 /// An emulator under simulated time, reached over pipes.
 struct Simulation {
@@ -128,4 +128,222 @@ async fn a_cut_ends_every_call_without_a_status_and_the_next_one_connects_anew()
     assert_eq!(flush(&mut client, &stream, 0).await.unwrap(), 0);
     assert_eq!((sim.pipes(), sim.handle.transports()), (2, 1));
     assert_eq!(sim.elapsed_ms(), 1);
+}
+
+/// The client that the fault is for, its stream, and a call on it.
+async fn begin(sim: &Simulation) -> (Client, String, Call) {
+    let mut client = sim.client();
+    let stream = create(&mut client).await;
+    let call = open(&mut client).await;
+    (client, stream, call)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_sends_goaway_and_the_call_it_fired_on_goes_on() {
+    let sim = Simulation::new(
+        r#"{"rules": [{"rpc": "AppendRows", "occurrence": {"nth": 2}, "action": {"kind": "go_away"}}]}"#,
+    );
+    let (mut client, stream, mut call) = begin(&sim).await;
+    for at in 0..3 {
+        call.send(&stream, at, at, 1).await;
+        assert_eq!(call.answer().await.unwrap(), Some(at));
+    }
+    assert_eq!((sim.pipes(), sim.handle.transports()), (1, 1));
+    let unsent = flush(&mut client, &stream, 1).await.unwrap_err();
+    assert_eq!(unsent.code(), Code::Cancelled, "{unsent}");
+    assert_eq!(flush(&mut client, &stream, 1).await.unwrap(), 1);
+    assert_eq!((sim.pipes(), sim.handle.transports()), (2, 2));
+    call.send(&stream, 3, 3, 1).await;
+    assert_eq!(call.answer().await.unwrap(), Some(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_cuts_every_call_on_its_connection_and_what_was_answered_before_still_arrives() {
+    let sim = Simulation::new(
+        r#"{"rules": [
+            {"rpc": "AppendRows", "occurrence": {"nth": 3}, "action": {"kind": "reset", "applied": true}},
+            {"rpc": "AppendRows", "occurrence": {"nth": 5}, "action": {"kind": "reset"}},
+            {"rpc": "FlushRows", "occurrence": {"nth": 1}, "action": {"kind": "reset", "applied": true}}]}"#,
+    );
+    let (mut client, stream, mut call) = begin(&sim).await;
+    let mut other = open(&mut client).await;
+    let default = format!("{}/streams/_default", crate::world::TABLE);
+    other
+        .requests
+        .send(crate::world::request(&default, None, &crate::world::ints(100, 1)))
+        .await
+        .unwrap();
+    assert_eq!(other.answer().await.unwrap(), None);
+    for at in 0..3 {
+        call.send(&stream, at, at, 1).await;
+    }
+    assert_eq!(call.answer().await.unwrap(), Some(0));
+    assert_eq!(call.answer().await.unwrap_err().code(), Code::Unknown);
+    assert_eq!(other.answer().await.unwrap_err().code(), Code::Unknown);
+    sim.settle().await;
+    assert_eq!((sim.handle.connections(), sim.handle.transports()), (0, 0));
+    // The request that was cut off had been applied.
+    assert_eq!(sim.handle.streams()[0].end, 2);
+
+    let mut call = open(&mut client).await;
+    call.send(&stream, 2, 2, 1).await;
+    assert_eq!(call.answer().await.unwrap(), Some(2));
+    call.send(&stream, 3, 3, 1).await;
+    assert_eq!(call.answer().await.unwrap_err().code(), Code::Unknown);
+    assert_eq!(sim.handle.streams()[0].end, 3);
+    let cut = flush(&mut client, &stream, 0).await.unwrap_err();
+    assert_eq!(cut.code(), Code::Unknown, "{cut}");
+    assert_eq!(visible(&sim.handle), [100, 0]);
+    assert_eq!(flush(&mut client, &stream, 0).await.unwrap(), 0);
+    assert_eq!(visible(&sim.handle), [100, 0]);
+    assert_eq!((sim.pipes(), sim.handle.transports()), (4, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_end_well_or_break_off_without_a_status_and_the_connection_lives() {
+    let sim = Simulation::new(
+        r#"{"rules": [
+            {"rpc": "AppendRows", "occurrence": {"nth": 2}, "action": {"kind": "end"}},
+            {"rpc": "AppendRows", "occurrence": {"nth": 3}, "action": {"kind": "end", "ok": true}},
+            {"rpc": "FlushRows", "occurrence": {"nth": 1}, "action": {"kind": "end"}}]}"#,
+    );
+    let (mut client, stream, mut call) = begin(&sim).await;
+    call.send(&stream, 0, 0, 1).await;
+    call.send(&stream, 1, 1, 1).await;
+    assert_eq!(call.answer().await.unwrap(), Some(0));
+    let broken = call.answer().await.unwrap_err();
+    assert_eq!(broken.code(), Code::Internal, "{broken}");
+    assert!(broken.metadata().is_empty(), "{broken:?}");
+
+    let mut call = open(&mut client).await;
+    call.send(&stream, 1, 1, 1).await;
+    assert_eq!(call.answers.message().await.unwrap(), None);
+    let broken = flush(&mut client, &stream, 0).await.unwrap_err();
+    assert_eq!(broken.code(), Code::Internal, "{broken}");
+    assert_eq!(visible(&sim.handle), Vec::<i64>::new());
+    assert_eq!(flush(&mut client, &stream, 0).await.unwrap(), 0);
+    assert_eq!((sim.pipes(), sim.handle.streams()[0].end), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stalled_answer_holds_what_is_behind_it_until_it_is_released() {
+    let sim = Simulation::new(
+        r#"{"rules": [
+            {"rpc": "AppendRows", "occurrence": {"nth": 2}, "action": {"kind": "stall"}},
+            {"rpc": "AppendRows", "occurrence": {"nth": 4}, "action": {"kind": "stall"}},
+            {"rpc": "FlushRows", "occurrence": {"nth": 2}, "action": {"kind": "stall", "ms": 30000}}]}"#,
+    );
+    let (mut client, stream, mut call) = begin(&sim).await;
+    for at in 0..3 {
+        call.send(&stream, at, at, 1).await;
+    }
+    assert_eq!(call.answer().await.unwrap(), Some(0));
+    let waited = tokio::time::timeout(Duration::from_secs(60), call.answer()).await;
+    assert!(waited.is_err());
+    // It was done at once, and other calls are not held.
+    assert_eq!(flush(&mut client, &stream, 2).await.unwrap(), 2);
+    assert_eq!(visible(&sim.handle), [0, 1, 2]);
+    sim.handle.release();
+    assert_eq!(call.answer().await.unwrap(), Some(1));
+    assert_eq!(call.answer().await.unwrap(), Some(2));
+    assert_eq!(sim.elapsed_ms(), 60_000);
+
+    // What stalls later is not released by that.
+    call.send(&stream, 3, 3, 1).await;
+    let waited = tokio::time::timeout(Duration::from_secs(60), call.answer()).await;
+    assert!(waited.is_err());
+    sim.handle.release();
+    assert_eq!(call.answer().await.unwrap(), Some(3));
+    assert_eq!(flush(&mut client, &stream, 3).await.unwrap(), 3);
+    assert_eq!(sim.elapsed_ms(), 150_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn latency_is_added_to_every_answer_and_pipelines_stay_full() {
+    let sim = Simulation::new(r#"{"rules": [{"rpc": "FlushRows", "action": {"kind": "delay", "ms": 7}}]}"#);
+    sim.handle.set_latency_ms(100);
+    let (mut client, stream, mut call) = begin(&sim).await;
+    assert_eq!(sim.elapsed_ms(), 100);
+    for at in 0..20 {
+        call.send(&stream, at, at, 1).await;
+        if at == 9 {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+    }
+    for at in 0..20 {
+        assert_eq!(call.answer().await.unwrap(), Some(at));
+        assert_eq!(sim.elapsed_ms(), if at <= 9 { 200 } else { 230 }, "{at}");
+    }
+    for at in 20..23 {
+        call.send(&stream, at, at, 1).await;
+        assert_eq!(call.answer().await.unwrap(), Some(at));
+    }
+    assert_eq!(sim.elapsed_ms(), 530);
+    flush(&mut client, &stream, 0).await.unwrap();
+    assert_eq!(sim.elapsed_ms(), 637);
+    sim.handle.set_latency_ms(0);
+    assert_eq!(sim.handle.latency_ms(), 0);
+    call.send(&stream, 23, 23, 1).await;
+    assert_eq!(call.answer().await.unwrap(), Some(23));
+    drop(call.requests);
+    assert_eq!(call.answers.message().await.unwrap(), None);
+    assert_eq!(sim.elapsed_ms(), 637);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_zombie_is_applied_at_its_time_though_nobody_calls_and_its_connection_is_gone() {
+    let sim = Simulation::new(
+        r#"{"rules": [
+            {"rpc": "AppendRows", "occurrence": {"nth": 2}, "action": {"kind": "apply_late", "ms": 60000}},
+            {"rpc": "FlushRows", "occurrence": {"nth": 1},
+             "action": {"kind": "apply_late", "ms": 300000, "code": "UNAVAILABLE"}}]}"#,
+    );
+    let (mut client, stream, mut call) = begin(&sim).await;
+    for at in 0..3 {
+        call.send(&stream, at, at, 1).await;
+    }
+    assert_eq!(call.answer().await.unwrap(), Some(0));
+    let waited = tokio::time::timeout(Duration::from_secs(5), call.answer()).await;
+    assert!(waited.is_err());
+    let lost = flush(&mut client, &stream, 1).await.unwrap_err();
+    assert_eq!((lost.code(), sim.elapsed_ms()), (Code::Unavailable, 5000));
+    assert_eq!(sim.handle.connections(), 1);
+    drop(call);
+    sim.handle.cut();
+    sim.settle().await;
+    assert_eq!((sim.handle.connections(), sim.handle.transports()), (0, 0));
+
+    let at = |ms: u64| tokio::time::sleep_until(sim.begin + Duration::from_millis(ms));
+    at(59_999).await;
+    assert_eq!(sim.handle.streams()[0].end, 1);
+    at(60_001).await;
+    // The third request came behind it, and was lost.
+    assert_eq!(sim.handle.streams()[0].end, 2);
+    at(304_999).await;
+    assert_eq!(visible(&sim.handle), Vec::<i64>::new());
+    at(305_001).await;
+    assert_eq!(visible(&sim.handle), [0, 1]);
+    assert_eq!(sim.handle.visible()[0].at_ms, 305_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_never_answered_ends_when_it_has_been_idle_for_too_long() {
+    let sim = Simulation::new(
+        r#"{"rules": [{"rpc": "AppendRows", "occurrence": {"nth": 2}, "action": {"kind": "apply_late", "ms": 1}},
+                      {"rpc": "FlushRows", "action": {"kind": "apply_late", "ms": 1}}]}"#,
+    );
+    let (mut client, stream, mut call) = begin(&sim).await;
+    call.send(&stream, 0, 0, 1).await;
+    assert_eq!(call.answer().await.unwrap(), Some(0));
+    call.send(&stream, 1, 1, 1).await;
+    let unanswered = flush(&mut client, &stream, 0);
+    assert!(
+        tokio::time::timeout(Duration::from_secs(60), unanswered)
+            .await
+            .is_err()
+    );
+    assert_eq!(visible(&sim.handle), [0]);
+    drop(call.requests);
+    let ended = call.answers.message().await.unwrap_err();
+    assert_eq!((ended.code(), sim.elapsed_ms()), (Code::Aborted, 600_001));
 }
