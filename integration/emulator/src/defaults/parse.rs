@@ -259,11 +259,8 @@ impl Parser {
         let element = self.range_element()?;
         let text = self.tokens.text()?;
         let (start, end) = range::parse(&text, element)?;
-        if let (Some(start), Some(end)) = (start, end) {
-            Checks::ALL
-                .range(start, end)
-                .map_err(|bad| bad.text().to_owned())?;
-        }
+        let bad = Checks::ALL.range(start, end);
+        bad.map_err(|bad| bad.text().to_owned())?;
         Ok(Expression::Literal(Kind::Range(element), Cell::Range(start, end)))
     }
 

@@ -719,7 +719,7 @@ impl Connection {
         let ignored =
             !target.default && self.writer.is_some() && switches.keeps(Behaviour::LaterSchemaIgnored);
         if let Some(schema) = schema.filter(|_| !ignored) {
-            self.writer = Some(Writer::arrow(schema, &target.name)?);
+            self.writer = Some(Writer::arrow(schema, &target.name, switches)?);
         }
         if self.writer.is_none() {
             return Err(no_writer_schema(&target.name));

@@ -170,6 +170,22 @@ behaviours! {
     /// JSON and GEOGRAPHY are read.
     JsonAndGeographyChecked,
 
+    // Arrow (write-api.md 5.5).
+    /// Columns take the Arrow types of Google's table; unlearned, none.
+    ListedArrowTypesTaken,
+    /// Arrow types that Google's table leaves out are refused.
+    UnlistedArrowTypesRefused,
+    /// TIMESTAMP takes Arrow's timestamps without a zone too.
+    TimestampNeedsNoZone,
+    /// A NULL bound of a RANGE is no bound; unlearned, it is a row error.
+    NullBoundsUnbounded,
+    /// A REPEATED column refuses a NULL list; unlearned, it is empty.
+    NullListsRefused,
+    /// Rows are one record batch message; unlearned, a schema message may stand before it.
+    OneArrowMessageOnly,
+    /// Arrow fields that are not nullable fit nullable columns.
+    NonNullableFieldsTaken,
+
     // The emulator's own.
     /// Fault plans are followed.
     FaultsFire,

@@ -60,6 +60,8 @@ pub(crate) struct Checks {
     ranges: bool,
     lengths: bool,
     texts: bool,
+    lists: bool,
+    unbounded: bool,
 }
 
 impl Checks {
@@ -68,6 +70,8 @@ impl Checks {
         ranges: true,
         lengths: true,
         texts: true,
+        lists: true,
+        unbounded: true,
     };
 
     pub(crate) fn of(switches: &Switches) -> Self {
@@ -75,6 +79,8 @@ impl Checks {
             ranges: switches.keeps(Behaviour::RangesChecked),
             lengths: switches.keeps(Behaviour::LengthsChecked),
             texts: switches.keeps(Behaviour::JsonAndGeographyChecked),
+            lists: switches.keeps(Behaviour::NullListsRefused),
+            unbounded: switches.keeps(Behaviour::NullBoundsUnbounded),
         }
     }
 
@@ -116,11 +122,20 @@ impl Checks {
         Interval::parse(text).ok_or_else(|| Bad::new("Invalid interval"))
     }
 
-    /// Both bounds of a RANGE.
-    pub(crate) fn range<T: PartialOrd>(self, start: T, end: T) -> Result<(), Bad> {
+    /// The bounds of a RANGE; `None` is unbounded.
+    pub(crate) fn range(self, start: Option<i64>, end: Option<i64>) -> Result<(), Bad> {
+        let (Some(start), Some(end)) = (start, end) else {
+            return if self.unbounded { Ok(()) } else { Err(Bad::null()) };
+        };
         let good = start < end || !self.ranges;
         good.then_some(())
             .ok_or_else(|| Bad::new("Range start element must be smaller than range end element"))
+    }
+
+    /// A REPEATED column's list that is NULL.
+    pub(crate) fn null_list(self) -> Result<(), Bad> {
+        let text = "REPEATED field cannot be NULL, an empty list is needed";
+        if self.lists { Err(Bad::new(text)) } else { Ok(()) }
     }
 
     /// A STRING(max), counted in code points.

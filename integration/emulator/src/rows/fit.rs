@@ -4,7 +4,36 @@ use std::collections::HashMap;
 
 use arrow_schema::{DataType, Fields, TimeUnit};
 
+use crate::machine::{Behaviour, Switches};
 use crate::schema::{Column, Kind, Mode, RangeElement};
+
+/// Which Arrow types a column takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Takes {
+    /// Those of Google's table (write-api.md 5.5).
+    listed: bool,
+    /// Those that it leaves out and arrow can convert.
+    unlisted: bool,
+    /// TIMESTAMP without a zone.
+    without_zone: bool,
+}
+
+impl Takes {
+    /// What the table says.
+    pub(crate) const LISTED: Self = Self {
+        listed: true,
+        unlisted: false,
+        without_zone: true,
+    };
+
+    pub(crate) fn of(switches: &Switches) -> Self {
+        Self {
+            listed: switches.keeps(Behaviour::ListedArrowTypesTaken),
+            unlisted: switches.unlisted_arrow_types || !switches.keeps(Behaviour::UnlistedArrowTypesRefused),
+            without_zone: switches.keeps(Behaviour::TimestampNeedsNoZone),
+        }
+    }
+}
 
 /// For each column of a table or STRUCT, where its values come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,9 +60,9 @@ pub(crate) enum Misfit {
 }
 
 /// Fits fields to columns, by name without regard to case.
-pub(crate) fn fit(fields: &Fields, columns: &[Column], unlisted: bool) -> Result<Vec<Fit>, Misfit> {
+pub(crate) fn fit(fields: &Fields, columns: &[Column], takes: Takes) -> Result<Vec<Fit>, Misfit> {
     let mut found = Found {
-        unlisted,
+        takes,
         ..Found::default()
     };
     let fits = found.fit(fields, columns, "")?;
@@ -53,7 +82,7 @@ pub(crate) fn fit(fields: &Fields, columns: &[Column], unlisted: bool) -> Result
 
 #[derive(Default)]
 struct Found {
-    unlisted: bool,
+    takes: Takes,
     extra: Vec<String>,
     incompatible: Vec<String>,
     missing: Vec<String>,
@@ -109,15 +138,15 @@ impl Found {
             _ => source,
         };
         match (&column.kind, element) {
-            (Kind::Struct(columns), DataType::Struct(fields)) => {
+            (Kind::Struct(columns), DataType::Struct(fields)) if self.takes.listed => {
                 self.fit(fields, columns, &format!("{name}."))
             }
-            (Kind::Range(of), DataType::Struct(fields)) if takes_range(*of, fields) => {
+            (Kind::Range(of), DataType::Struct(fields)) if self.takes.range(*of, fields) => {
                 let bounds = [bound("start", *of), bound("end", *of)];
                 self.fit(fields, &bounds, &format!("{name}."))
             }
             (kind, element) => {
-                let good = takes(kind, element) || (self.unlisted && takes_unlisted(kind, element));
+                let good = self.takes.one(kind, element);
                 if !good {
                     self.incompatible
                         .push(format!("'{name}' ({element} for {})", kind.sql_name()));
@@ -125,6 +154,26 @@ impl Found {
                 Ok(Vec::new())
             }
         }
+    }
+}
+
+impl Takes {
+    fn one(self, kind: &Kind, source: &DataType) -> bool {
+        let listed = self.listed && takes(kind, source);
+        let zoned =
+            self.without_zone || *kind != Kind::Timestamp || !matches!(source, DataType::Timestamp(_, None));
+        (listed && zoned) || (self.unlisted && takes_unlisted(kind, source))
+    }
+
+    /// A struct of `start` and `end`, both of the one Arrow type that Google's table has for the element.
+    fn range(self, element: RangeElement, fields: &Fields) -> bool {
+        let good = |source: &DataType| match element {
+            RangeElement::Date => *source == DataType::Date32,
+            element => takes(&element.into(), source),
+        };
+        let named = |name: &str| fields.iter().any(|field| field.name().eq_ignore_ascii_case(name));
+        let types = fields.iter().all(|field| good(field.data_type()));
+        self.listed && fields.len() == 2 && named("start") && named("end") && types
     }
 }
 
@@ -152,17 +201,6 @@ fn takes(kind: &Kind, source: &DataType) -> bool {
         (Kind::BigNumeric { .. }, Arrow::Decimal256(precision, scale)) => within(*precision, *scale, 39, 38),
         _ => false,
     }
-}
-
-/// A struct of `start` and `end`, both of the one Arrow type that Google's table has for the element.
-fn takes_range(element: RangeElement, fields: &Fields) -> bool {
-    let good = |source: &DataType| match element {
-        RangeElement::Date => *source == DataType::Date32,
-        element => takes(&element.into(), source),
-    };
-    let named = |name: &str| fields.iter().any(|field| field.name().eq_ignore_ascii_case(name));
-    let types = fields.iter().all(|field| good(field.data_type()));
-    fields.len() == 2 && named("start") && named("end") && types
 }
 
 fn bound(name: &str, element: RangeElement) -> Column {

@@ -26,8 +26,9 @@ pub(crate) struct Columns {
     pub(crate) rows: usize,
 }
 
-/// Reads a schema message. The fields come back nullable, whatever they declare: nulls are judged by the table.
-pub(crate) fn read_schema(bytes: &Bytes) -> Result<Fields, IpcError> {
+/// Reads a schema message. The fields come back nullable, whatever they declare, and whatever they may declare: nulls
+/// are judged by the table.
+pub(crate) fn read_schema(bytes: &Bytes, non_nullable: bool) -> Result<Fields, IpcError> {
     let (meta, body) = split(bytes, "writer schema")?;
     let message = parse(&meta, "writer schema")?;
     let Some(schema) = message.header_as_schema() else {
@@ -47,7 +48,23 @@ pub(crate) fn read_schema(bytes: &Bytes) -> Result<Fields, IpcError> {
         Some(fields) if !fields.is_empty() => fields,
         _ => return fail("the Arrow schema has no fields"),
     };
+    if let Some(field) = fields.iter().find(|field| !field.nullable() && !non_nullable) {
+        return fail(format!(
+            "field {:?} is not nullable",
+            field.name().unwrap_or_default()
+        ));
+    }
     fields.iter().map(|field| read_field(field, 0)).collect()
+}
+
+/// What follows a schema message; everything if there is none.
+pub(crate) fn after_schema(bytes: &Bytes) -> Bytes {
+    match split(bytes, "record batch") {
+        Ok((meta, rest)) if parse(&meta, "record batch").is_ok_and(|it| it.header_as_schema().is_some()) => {
+            rest
+        }
+        _ => bytes.clone(),
+    }
 }
 
 /// How many rows a RecordBatch message says it has.

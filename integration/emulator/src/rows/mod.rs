@@ -9,10 +9,10 @@ use bigquery_write_proto::wire::{
 };
 use bytes::Bytes;
 
-use crate::machine::{Code, Refusal, Switches};
+use crate::machine::{Behaviour, Code, Refusal, Switches};
 use crate::schema::{Column, Kind, Schema};
 pub(crate) use checks::{Bad, Checks};
-use fit::Misfit;
+use fit::{Misfit, Takes};
 
 mod checks;
 mod fit;
@@ -29,8 +29,8 @@ pub(crate) enum Writer {
 
 impl Writer {
     /// Reads a serialized Arrow schema.
-    pub(crate) fn arrow(serialized: &Bytes, stream: &str) -> Result<Self, Refusal> {
-        ipc::read_schema(serialized)
+    pub(crate) fn arrow(serialized: &Bytes, stream: &str, switches: &Switches) -> Result<Self, Refusal> {
+        ipc::read_schema(serialized, switches.keeps(Behaviour::NonNullableFieldsTaken))
             .map(Self::Arrow)
             .map_err(|error| malformed(&error, stream))
     }
@@ -44,8 +44,13 @@ impl Writer {
         switches: &Switches,
     ) -> Result<RecordBatch, Refusal> {
         let Self::Arrow(fields) = self;
-        let fits = fit::fit(fields, &schema.columns, switches.unlisted_arrow_types)
+        let fits = fit::fit(fields, &schema.columns, Takes::of(switches))
             .map_err(|misfit| misfit.refusal(stream).in_band(switches.schema_error_in_band))?;
+        let serialized = if switches.keeps(Behaviour::OneArrowMessageOnly) {
+            serialized
+        } else {
+            &ipc::after_schema(serialized)
+        };
         let columns = ipc::read_batch(serialized, fields).map_err(|error| malformed(&error, stream))?;
         let mut errors = RowErrors::default();
         let checks = Checks::of(switches);
@@ -79,7 +84,7 @@ pub(crate) fn check(rows: &RecordBatch, columns: &[Column], switches: &Switches)
         .map(|(column, array)| (column.clone(), Arc::clone(array)))
         .unzip();
     let fields: Fields = columns.iter().map(Column::arrow).collect();
-    let fits = fit::fit(&fields, &columns, false).map_err(|misfit| misfit.refusal("").message)?;
+    let fits = fit::fit(&fields, &columns, Takes::LISTED).map_err(|misfit| misfit.refusal("").message)?;
     let columns_of = ipc::Columns {
         arrays,
         rows: rows.num_rows(),

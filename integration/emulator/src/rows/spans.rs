@@ -73,9 +73,7 @@ pub(super) fn range(
         return Err(unexpected(source));
     };
     for at in 0..source.len() {
-        let there = nulls.as_ref().is_none_or(|nulls| nulls.is_valid(at)) && start.is_valid(at);
-        if there
-            && end.is_valid(at)
+        if nulls.as_ref().is_none_or(|nulls| nulls.is_valid(at))
             && let Err(bad) = place.checks.range(bound(start, at), bound(end, at))
         {
             place.bad(at, &bad);
@@ -89,11 +87,13 @@ pub(super) fn range(
     }
 }
 
-fn bound(array: &ArrayRef, at: usize) -> i64 {
-    match array.as_primitive_opt::<Date32Type>() {
-        Some(dates) => dates.value(at).into(),
-        None => array.as_primitive::<TimestampMicrosecondType>().value(at),
-    }
+fn bound(array: &ArrayRef, at: usize) -> Option<i64> {
+    array
+        .is_valid(at)
+        .then(|| match array.as_primitive_opt::<Date32Type>() {
+            Some(dates) => dates.value(at).into(),
+            None => array.as_primitive::<TimestampMicrosecondType>().value(at),
+        })
 }
 
 /// A TIMESTAMP(12), from Arrow's µs or ns.

@@ -152,11 +152,10 @@ fn repeated(
     let mut lengths = Vec::with_capacity(list.len());
     for (at, range) in list.value_offsets().windows(2).enumerate() {
         let row = place.row(at).filter(|_| list.is_valid(at));
-        if list.is_null(at) {
-            place.bad(
-                at,
-                &Bad::new("REPEATED field cannot be NULL, an empty list is needed"),
-            );
+        if list.is_null(at)
+            && let Err(bad) = place.checks.null_list()
+        {
+            place.bad(at, &bad);
         }
         let elements = if row.is_some() { range[0]..range[1] } else { 0..0 };
         lengths.push(elements.len());

@@ -340,12 +340,10 @@ fn range_of(json: &Map<String, Value>, element: RangeElement, path: &str) -> Res
 }
 
 fn bounds(start: Option<i64>, end: Option<i64>, path: &str) -> Result<Cell, JsonError> {
-    if let (Some(start), Some(end)) = (start, end)
-        && let Err(bad) = Checks::ALL.range(start, end)
-    {
-        return fail(path, bad.on(path));
+    match Checks::ALL.range(start, end) {
+        Ok(()) => Ok(Cell::Range(start, end)),
+        Err(bad) => fail(path, bad.on(path)),
     }
-    Ok(Cell::Range(start, end))
 }
 
 fn type_of(json: &Value) -> &'static str {

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use arrow_array::types::Int64Type;
-use arrow_array::{ArrayRef, BooleanArray, Int64Array, ListArray, RecordBatch, StringArray, StructArray};
+use arrow_array::types::{Int64Type, IntervalMonthDayNano};
+use arrow_array::{
+    ArrayRef, BooleanArray, Date32Array, Int64Array, IntervalMonthDayNanoArray, ListArray, RecordBatch,
+    StringArray, StructArray, TimestampNanosecondArray,
+};
 use arrow_schema::{DataType, Field};
 use bigquery_write_emulator::faults::FaultPlan;
-use bigquery_write_emulator::schema::{Column, Kind, Mode};
+use bigquery_write_emulator::schema::{Column, Kind, Mode, RangeElement};
 
 use crate::world::{World, messages, raw_request, request};
 
@@ -42,6 +45,9 @@ fn columns() -> Vec<Column> {
         ),
         Column::new("l", Kind::Int64, Mode::Repeated),
         Column::new("o", Kind::Struct(inner), Mode::Nullable),
+        Column::new("n", Kind::Interval, Mode::Nullable),
+        Column::new("r", Kind::Range(RangeElement::Date), Mode::Nullable),
+        Column::new("p", Kind::TimestampPicoseconds, Mode::Nullable),
     ]
 }
 
@@ -50,6 +56,11 @@ fn good() -> RecordBatch {
         ListArray::from_iter_primitive::<Int64Type, _, _>((0..20).map(|row| Some((0..row % 3).map(Some))));
     let x: ArrayRef = Arc::new(Int64Array::from_iter_values(0..20));
     let object = StructArray::from(vec![(Arc::new(Field::new("x", DataType::Int64, true)), x)]);
+    let dates = |from: i32| -> ArrayRef { Arc::new(Date32Array::from_iter_values(from..from + 20)) };
+    let range = StructArray::from(vec![
+        (Arc::new(Field::new("start", DataType::Date32, true)), dates(0)),
+        (Arc::new(Field::new("end", DataType::Date32, true)), dates(1)),
+    ]);
     let arrays: Vec<(&str, ArrayRef, bool)> = vec![
         (
             "i",
@@ -76,6 +87,21 @@ fn good() -> RecordBatch {
         ),
         ("l", Arc::new(list), true),
         ("o", Arc::new(object), true),
+        (
+            "n",
+            Arc::new(
+                (0..20)
+                    .map(|row| Some(IntervalMonthDayNano::new(row, -row, 1_000)))
+                    .collect::<IntervalMonthDayNanoArray>(),
+            ),
+            true,
+        ),
+        ("r", Arc::new(range), true),
+        (
+            "p",
+            Arc::new(TimestampNanosecondArray::from_iter_values(0..20)),
+            true,
+        ),
     ];
     RecordBatch::try_from_iter_with_nullable(arrays).unwrap()
 }

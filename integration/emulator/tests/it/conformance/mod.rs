@@ -10,6 +10,7 @@ use bigquery_write_emulator::machine::Behaviour;
 use crate::world::UNLEARNED;
 
 mod appends;
+mod arrow;
 mod connections;
 mod faults;
 mod quotas;
@@ -46,6 +47,7 @@ const FACTS: &[&[Fact]] = &[
     schemas::FACTS,
     shell::FACTS,
     values::FACTS,
+    arrow::FACTS,
 ];
 
 #[test]

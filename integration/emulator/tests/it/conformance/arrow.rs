@@ -1,0 +1,421 @@
+//! Rows as Arrow: messages, and which Arrow types a column takes (write-api.md 5.5).
+
+use std::sync::Arc;
+
+use arrow_array::types::{IntervalDayTime, IntervalMonthDayNano};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Date64Array, Decimal128Array, Decimal256Array,
+    Float32Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array, IntervalDayTimeArray,
+    IntervalMonthDayNanoArray, IntervalYearMonthArray, LargeBinaryArray, LargeStringArray, ListArray,
+    RecordBatch, StringArray, StructArray, Time32MillisecondArray, Time64MicrosecondArray,
+    Time64NanosecondArray, TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray,
+    UInt64Array,
+};
+use arrow_buffer::{NullBuffer, OffsetBuffer, i256};
+use arrow_cast::display::array_value_to_string;
+use arrow_schema::{DataType, Field, Fields, Schema as ArrowSchema};
+use bigquery_write_emulator::machine::Behaviour;
+use bigquery_write_emulator::schema::{Column, Kind, Mode, RangeElement};
+use bigquery_write_proto::wire::write_stream::Type;
+
+use super::{DEFAULT, Fact};
+use crate::world::{World, ints, messages, raw_request, request};
+
+/// Appends one column `v` to a new table that has it: the values kept, or what is said.
+fn kept(kind: Kind, mode: Mode, values: ArrayRef) -> String {
+    const STREAM: &str = "projects/p/datasets/d/tables/w/_default";
+    let mut w = World::new();
+    let table = w.table("w", "US", vec![Column::new("v", kind, mode)]);
+    let c = w.open();
+    let batch = RecordBatch::try_from_iter_with_nullable([("v", values, true)]).unwrap();
+    let said = w.send(c, &request(STREAM, None, &batch));
+    if said != "appended" {
+        return said.replace("projects/p/datasets/d/tables/w/streams/_default", "W");
+    }
+    let rows = w.machine.catalog().table(&table).unwrap().all_rows();
+    let column = rows.column(0);
+    let value = |row| match column.is_null(row) {
+        true => "NULL".to_owned(),
+        false => array_value_to_string(column, row).unwrap(),
+    };
+    (0..rows.num_rows()).map(value).collect::<Vec<_>>().join(" ")
+}
+
+fn one(kind: Kind, values: impl Array + 'static) -> String {
+    kept(kind, Mode::Nullable, Arc::new(values))
+}
+
+fn structs(parts: Vec<(&str, ArrayRef)>, nulls: Option<NullBuffer>) -> StructArray {
+    let field = |(name, array): &(&str, ArrayRef)| Field::new(*name, array.data_type().clone(), true);
+    let fields: Fields = parts.iter().map(field).collect();
+    StructArray::new(fields, parts.into_iter().map(|(_, array)| array).collect(), nulls)
+}
+
+fn range(start: impl Array + 'static, end: impl Array + 'static) -> StructArray {
+    structs(vec![("start", Arc::new(start)), ("end", Arc::new(end))], None)
+}
+
+fn lists(nulls: Option<NullBuffer>) -> ArrayRef {
+    let item = Arc::new(Field::new("item", DataType::Int64, true));
+    let (offsets, values) = (OffsetBuffer::from_lengths([2, 0]), Int64Array::from(vec![1, 2]));
+    Arc::new(ListArray::new(item, offsets, Arc::new(values), nulls))
+}
+
+fn numeric(precision: Option<u8>, scale: Option<u8>) -> Kind {
+    Kind::Numeric { precision, scale }
+}
+
+const TEXT: Kind = Kind::String { max_length: None };
+const TABLE: &str = "write-api.md 5.5 [DOC D:supported-data-types]";
+
+pub(super) const FACTS: &[Fact] = &[
+    Fact {
+        source: TABLE,
+        says: "BOOL takes Boolean",
+        behaviour: Behaviour::ListedArrowTypesTaken,
+        script: || {
+            vec![one(
+                Kind::Bool,
+                BooleanArray::from(vec![Some(true), None, Some(false)]),
+            )]
+        },
+        answers: &["true NULL false"],
+    },
+    Fact {
+        source: "write-api.md 5.5 [DOC; PROD JIT, RIT for int64]",
+        says: "INT64 takes signed integers of 8, 16, 32 and 64 bits",
+        behaviour: Behaviour::ListedArrowTypesTaken,
+        script: || {
+            vec![
+                one(Kind::Int64, Int8Array::from(vec![i8::MIN])),
+                one(Kind::Int64, Int16Array::from(vec![i16::MIN])),
+                one(Kind::Int64, Int32Array::from(vec![i32::MIN])),
+                one(Kind::Int64, Int64Array::from(vec![i64::MIN])),
+            ]
+        },
+        answers: &["-128", "-32768", "-2147483648", "-9223372036854775808"],
+    },
+    Fact {
+        source: TABLE,
+        says: "FLOAT64 takes floating points of single and double precision",
+        behaviour: Behaviour::ListedArrowTypesTaken,
+        script: || {
+            vec![
+                one(Kind::Float64, Float32Array::from(vec![1.5, f32::INFINITY])),
+                one(Kind::Float64, Float64Array::from(vec![0.1])),
+            ]
+        },
+        answers: &["1.5 inf", "0.1"],
+    },
+    Fact {
+        source: TABLE,
+        says: "NUMERIC takes Decimal128 of any precision and scale within its own, BIGNUMERIC Decimal256",
+        behaviour: Behaviour::ListedArrowTypesTaken,
+        script: || {
+            let decimal = |value, precision, scale| {
+                let array = Decimal128Array::from(vec![value]);
+                array.with_precision_and_scale(precision, scale).unwrap()
+            };
+            let big = Decimal256Array::from(vec![i256::from(15)]);
+            let kind = Kind::BigNumeric {
+                precision: None,
+                scale: None,
+            };
+            vec![
+                one(numeric(None, None), decimal(-15, 3, 1)),
+                one(numeric(None, None), decimal(1, 38, 9)),
+                one(numeric(None, None), decimal(1, 38, 10)),
+                one(numeric(None, None), decimal(1, 38, 8)),
+                one(kind, big.with_precision_and_scale(40, 1).unwrap()),
+            ]
+        },
+        answers: &[
+            "-1.500000000",
+            "0.000000001",
+            "ended InvalidArgument: Found incompatible fields: 'v' (Decimal128(38, 10) for NUMERIC) Entity: W",
+            "ended InvalidArgument: Found incompatible fields: 'v' (Decimal128(38, 8) for NUMERIC) Entity: W",
+            "1.50000000000000000000000000000000000000",
+        ],
+    },
+    Fact {
+        source: TABLE,
+        says: "STRING, JSON and GEOGRAPHY take Utf8, BYTES Binary",
+        behaviour: Behaviour::ListedArrowTypesTaken,
+        script: || {
+            vec![
+                one(TEXT, StringArray::from(vec!["ä", ""])),
+                one(Kind::Json, StringArray::from(vec!["{\"a\": 1}"])),
+                one(Kind::Geography, StringArray::from(vec!["POINT(1 2)"])),
+                one(
+                    Kind::Bytes { max_length: None },
+                    BinaryArray::from(vec![&b"\0\xff"[..]]),
+                ),
+            ]
+        },
+        answers: &["ä ", "{\"a\": 1}", "POINT(1 2)", "00ff"],
+    },
+    Fact {
+        source: TABLE,
+        says: "DATE takes Date in days, int32 and Utf8",
+        behaviour: Behaviour::ListedArrowTypesTaken,
+        script: || {
+            vec![
+                one(Kind::Date, Date32Array::from(vec![-719_162])),
+                one(Kind::Date, Int32Array::from(vec![2_932_896])),
+                one(Kind::Date, StringArray::from(vec!["2024-02-29"])),
+            ]
+        },
+        answers: &["0001-01-01", "9999-12-31", "2024-02-29"],
+    },
+    Fact {
+        source: "write-api.md 5.5 [DOC; PY for TIME]",
+        says: "DATETIME takes Timestamp in µs without a zone, TIMESTAMP in UTC, TIME Time64 in µs",
+        behaviour: Behaviour::ListedArrowTypesTaken,
+        script: || {
+            let micros = || TimestampMicrosecondArray::from(vec![1]);
+            vec![
+                one(Kind::Datetime, micros()),
+                one(Kind::Timestamp, micros().with_timezone("UTC")),
+                one(Kind::Time, Time64MicrosecondArray::from(vec![1])),
+                one(Kind::Datetime, micros().with_timezone("UTC")),
+            ]
+        },
+        answers: &[
+            "1970-01-01T00:00:00.000001",
+            "1970-01-01T00:00:00.000001Z",
+            "00:00:00.000001",
+            "ended InvalidArgument: Found incompatible fields: 'v' (Timestamp(Microsecond, Some(\"UTC\")) for DATETIME) \
+             Entity: W",
+        ],
+    },
+    Fact {
+        source: "write-api.md 5.5 (PY sample)",
+        says: "TIMESTAMP takes Timestamp in µs without a zone too",
+        behaviour: Behaviour::TimestampNeedsNoZone,
+        script: || vec![one(Kind::Timestamp, TimestampMicrosecondArray::from(vec![1]))],
+        answers: &["1970-01-01T00:00:00.000001Z"],
+    },
+    Fact {
+        source: "write-api.md 5.5 [PROD JIT timestamp_arrowWrite]",
+        says: "TIMESTAMP(12) takes Timestamp in ns in UTC, and keeps all of it",
+        behaviour: Behaviour::ListedArrowTypesTaken,
+        script: || {
+            let nanos = TimestampNanosecondArray::from(vec![1_735_734_896_123_456_789, -1]);
+            vec![one(Kind::TimestampPicoseconds, nanos.with_timezone("UTC"))]
+        },
+        answers: &["1735734896.123456789000 -0.000000001000"],
+    },
+    Fact {
+        source: TABLE,
+        says: "INTERVAL takes each of Arrow's three units, and Utf8",
+        behaviour: Behaviour::ListedArrowTypesTaken,
+        script: || {
+            vec![
+                one(Kind::Interval, IntervalYearMonthArray::from(vec![-14])),
+                one(
+                    Kind::Interval,
+                    IntervalDayTimeArray::from(vec![IntervalDayTime::new(1, -2)]),
+                ),
+                one(
+                    Kind::Interval,
+                    IntervalMonthDayNanoArray::from(vec![IntervalMonthDayNano::new(1, 2, 3_000)]),
+                ),
+                one(Kind::Interval, StringArray::from(vec!["1-2 3 4:5:6"])),
+            ]
+        },
+        answers: &[
+            "{months: -14, days: 0, microseconds: 0}",
+            "{months: 0, days: 1, microseconds: -2000}",
+            "{months: 1, days: 2, microseconds: 3}",
+            "{months: 14, days: 3, microseconds: 14706000000}",
+        ],
+    },
+    Fact {
+        source: TABLE,
+        says: "RANGE takes a struct of start and end, of Date in days or of Timestamp in µs without or with UTC",
+        behaviour: Behaviour::ListedArrowTypesTaken,
+        script: || {
+            let dates = |days| Date32Array::from(vec![days]);
+            let micros = |micros| TimestampMicrosecondArray::from(vec![micros]);
+            let utc = |value| micros(value).with_timezone("UTC");
+            vec![
+                one(Kind::Range(RangeElement::Date), range(dates(0), dates(1))),
+                one(Kind::Range(RangeElement::Datetime), range(micros(0), micros(1))),
+                one(Kind::Range(RangeElement::Timestamp), range(utc(0), utc(1))),
+            ]
+        },
+        answers: &[
+            "{start: 1970-01-01, end: 1970-01-02}",
+            "{start: 1970-01-01T00:00:00, end: 1970-01-01T00:00:00.000001}",
+            "{start: 1970-01-01T00:00:00Z, end: 1970-01-01T00:00:00.000001Z}",
+        ],
+    },
+    Fact {
+        source: TABLE,
+        says: "a NULL bound of a RANGE is unbounded",
+        behaviour: Behaviour::NullBoundsUnbounded,
+        script: || {
+            let start = Date32Array::from(vec![None, Some(0)]);
+            let end = Date32Array::from(vec![Some(1), None]);
+            vec![one(Kind::Range(RangeElement::Date), range(start, end))]
+        },
+        answers: &["{start: , end: 1970-01-02} {start: 1970-01-01, end: }"],
+    },
+    Fact {
+        source: "write-api.md 5.5 (D:data-types: the lower bound is inclusive, the upper exclusive)",
+        says: "a RANGE goes forward",
+        behaviour: Behaviour::RangesChecked,
+        script: || {
+            let range = range(Date32Array::from(vec![0, 1]), Date32Array::from(vec![1, 1]));
+            vec![one(Kind::Range(RangeElement::Date), range)]
+        },
+        answers: &[
+            "InvalidArgument: Errors found while processing rows. Please refer to the row_errors field for details. The \
+             list may not be complete because of the size limitations. Entity: W; row 1 FIELDS_ERROR: Range start \
+             element must be smaller than range end element on field v.",
+        ],
+    },
+    Fact {
+        source: TABLE,
+        says: "STRUCT takes Struct, REPEATED takes List",
+        behaviour: Behaviour::ListedArrowTypesTaken,
+        script: || {
+            let kind = Kind::Struct(vec![Column::new("a", Kind::Int64, Mode::Nullable)]);
+            let ints: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+            let array = structs(vec![("a", ints)], Some(NullBuffer::from(vec![true, false])));
+            let repeated_structs = one(kind, array);
+            vec![repeated_structs, kept(Kind::Int64, Mode::Repeated, lists(None))]
+        },
+        answers: &["{a: 1} NULL", "[1, 2] []"],
+    },
+    Fact {
+        source: TABLE,
+        says: "a REPEATED column refuses a NULL list: it must be sent as an empty one",
+        behaviour: Behaviour::NullListsRefused,
+        script: || {
+            let nulls = NullBuffer::from(vec![true, false]);
+            vec![kept(Kind::Int64, Mode::Repeated, lists(Some(nulls)))]
+        },
+        answers: &[
+            "InvalidArgument: Errors found while processing rows. Please refer to the row_errors field for details. The \
+             list may not be complete because of the size limitations. Entity: W; row 1 FIELDS_ERROR: REPEATED field \
+             cannot be NULL, an empty list is needed on field v.",
+        ],
+    },
+    Fact {
+        source: "write-api.md 5.5, UNCONFIRMED, switch unlisted_arrow_types",
+        says: "Arrow types that Google's table does not list are refused",
+        behaviour: Behaviour::UnlistedArrowTypesRefused,
+        script: || {
+            vec![
+                one(Kind::Int64, UInt64Array::from(vec![1])),
+                one(TEXT, LargeStringArray::from(vec!["a"])),
+                one(
+                    Kind::Bytes { max_length: None },
+                    LargeBinaryArray::from(vec![&b"a"[..]]),
+                ),
+                one(Kind::Date, Date64Array::from(vec![0])),
+                one(Kind::Time, Time32MillisecondArray::from(vec![0])),
+                one(Kind::Time, Time64NanosecondArray::from(vec![0])),
+                one(Kind::Datetime, TimestampMillisecondArray::from(vec![0])),
+                one(Kind::Timestamp, TimestampNanosecondArray::from(vec![0])),
+            ]
+        },
+        answers: &[
+            "ended InvalidArgument: Found incompatible fields: 'v' (UInt64 for INT64) Entity: W",
+            "ended InvalidArgument: Found incompatible fields: 'v' (LargeUtf8 for STRING) Entity: W",
+            "ended InvalidArgument: Found incompatible fields: 'v' (LargeBinary for BYTES) Entity: W",
+            "ended InvalidArgument: Found incompatible fields: 'v' (Date64 for DATE) Entity: W",
+            "ended InvalidArgument: Found incompatible fields: 'v' (Time32(Millisecond) for TIME) Entity: W",
+            "ended InvalidArgument: Found incompatible fields: 'v' (Time64(Nanosecond) for TIME) Entity: W",
+            "ended InvalidArgument: Found incompatible fields: 'v' (Timestamp(Millisecond, None) for DATETIME) Entity: W",
+            "ended InvalidArgument: Found incompatible fields: 'v' (Timestamp(Nanosecond, None) for TIMESTAMP) Entity: W",
+        ],
+    },
+    Fact {
+        source: "write-api.md 5.5 [PROD RIT]",
+        says: "Arrow fields that are not nullable fit NULLABLE columns",
+        behaviour: Behaviour::NonNullableFieldsTaken,
+        script: || {
+            let mut w = World::new();
+            let c = w.open();
+            let field = Field::new("n", DataType::Int64, false);
+            let columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(vec![1]))];
+            let batch = RecordBatch::try_new(Arc::new(ArrowSchema::new(vec![field])), columns).unwrap();
+            vec![w.send(c, &request(DEFAULT, None, &batch))]
+        },
+        answers: &["appended"],
+    },
+    Fact {
+        source: "write-api.md 5.5 [PROD apache/arrow-go #425, google-cloud-rust PR #6322]",
+        says: "rows are one record batch message; a whole IPC stream is refused",
+        behaviour: Behaviour::OneArrowMessageOnly,
+        script: || {
+            let mut w = World::new();
+            let (schema, rows) = messages(&ints(1, 1));
+            let mut send = |rows: Vec<u8>| {
+                let c = w.open();
+                w.send(c, &raw_request(DEFAULT, None, Some(schema.clone()), rows))
+            };
+            vec![send(rows.clone()), send([schema.clone(), rows].concat())]
+        },
+        answers: &[
+            "appended",
+            "ended InvalidArgument: Invalid Arrow data: the rows are not one Arrow RecordBatch message but begin with a \
+             Schema message; an IPC stream is not accepted. Entity: T/streams/_default",
+        ],
+    },
+    Fact {
+        source: "write-api.md 5.5 [DOC]",
+        says: "a request has one record batch, and offsets count its rows",
+        behaviour: Behaviour::AnswersFirstRowOffset,
+        script: || {
+            let mut w = World::new();
+            let (s, c) = (w.create(Type::Committed), w.open());
+            vec![
+                w.send(c, &request(&s, Some(0), &ints(1, 3))),
+                w.send(c, &request(&s, Some(3), &ints(4, 1))),
+            ]
+        },
+        answers: &["at 0", "at 3"],
+    },
+    Fact {
+        source: "write-api.md 1.2 [DOC P]",
+        says: "a stream's schema tells a RANGE's element and a TIMESTAMP's precision",
+        behaviour: Behaviour::CreateAnswersSchema,
+        script: || {
+            let mut w = World::new();
+            let columns = vec![
+                Column::new("r", Kind::Range(RangeElement::Datetime), Mode::Repeated),
+                Column::new("p", Kind::TimestampPicoseconds, Mode::Required),
+                Column::new("t", Kind::Timestamp, Mode::Nullable),
+                Column::new("i", Kind::Interval, Mode::Nullable),
+            ];
+            w.table("w", "US", columns);
+            let reply = w.try_create("projects/p/datasets/d/tables/w", Type::Committed);
+            let fields = reply.result.unwrap().table_schema.unwrap_or_default().fields;
+            let element = |field: &bigquery_write_proto::wire::TableFieldSchema| {
+                field
+                    .range_element_type
+                    .map(|element| format!("{:?}", element.r#type()))
+            };
+            let line = |field: &bigquery_write_proto::wire::TableFieldSchema| {
+                let precision = field.timestamp_precision;
+                format!(
+                    "{} {:?} {:?} {:?}",
+                    field.name,
+                    field.r#type(),
+                    element(field),
+                    precision
+                )
+            };
+            fields.iter().map(line).collect()
+        },
+        answers: &[
+            "r Range Some(\"Datetime\") None",
+            "p Timestamp None Some(12)",
+            "t Timestamp None None",
+            "i Interval None None",
+        ],
+    },
+];
