@@ -7,6 +7,8 @@ use crate::catalog::{Catalog, Millis, Table, TableRef};
 use crate::schema::Schema;
 use crate::values::interval::Interval;
 
+pub(crate) use partitioning::check_day;
+
 mod constraints;
 mod evolution;
 mod partitioning;

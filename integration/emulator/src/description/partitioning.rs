@@ -1,14 +1,19 @@
 //! Partitioning and clustering.
 
+use chrono::{DateTime, NaiveDate};
 use serde_json::{Map, Value, json};
 
 use super::{Invalid, integer, refuse};
+use crate::catalog::Millis;
 use crate::schema::{Column, Kind, Mode, Schema};
 
 /// BigQuery's limit on clustering columns.
 const MOST_CLUSTERING: usize = 4;
 /// BigQuery's limit on partitions of one table by ranges.
 const MOST_RANGES: i64 = 10_000;
+/// How far back and ahead single days are written (write-api.md 1.3).
+const OLDEST_DAYS: i64 = 31;
+const LATEST_DAYS: i64 = 16;
 
 /// Checks `timePartitioning`, `rangePartitioning`, `clustering` and `requirePartitionFilter`. The texts are not
 /// confirmed by a source.
@@ -59,6 +64,36 @@ pub(super) fn check_change(old: &Map<String, Value>, new: &Map<String, Value>) -
         said(before),
         said(after)
     ))
+}
+
+/// Whether rows can be written to one day of a table: `table$20240131` (write-api.md 1.3).
+///
+/// # Errors
+/// The table has no such partitions, or the day is too far away. The texts are UNCONFIRMED.
+pub(crate) fn check_day(rest: &Map<String, Value>, day: &str, now: Millis) -> Result<(), Invalid> {
+    let time = rest.get("timePartitioning");
+    let by_day = time.is_some_and(|time| time["type"] == "DAY" && time.get("field").is_none());
+    if !by_day {
+        return refuse(format!(
+            "Partition decorator ${day} cannot be used: the table is not partitioned by the day of ingestion"
+        ));
+    }
+    let date = NaiveDate::parse_from_str(day, "%Y%m%d")
+        .ok()
+        .filter(|_| day.len() == 8);
+    let Some(date) = date else {
+        return refuse(format!(
+            "Invalid partition decorator ${day}: it is no day, such as $20240131"
+        ));
+    };
+    let today = DateTime::from_timestamp_millis(now).map_or(date, |now| now.date_naive());
+    if !(-OLDEST_DAYS..=LATEST_DAYS).contains(&(date - today).num_days()) {
+        return refuse(format!(
+            "Partition decorator ${day} is out of range: rows can be written {OLDEST_DAYS} days back to {LATEST_DAYS} \
+             days ahead"
+        ));
+    }
+    Ok(())
 }
 
 /// What identifies a partitioning, as BigQuery prints it: `interval(type:day,field:at)`.

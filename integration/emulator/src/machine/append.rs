@@ -363,6 +363,7 @@ impl Machine {
             }
             connection.opened = true;
         }
+        self.check_destination(&target.name, &target.table, now)?;
         self.charge_bytes(now, &target.table, size)?;
         let rows = connection.agree(request, target.clone(), &self.switches)?;
         if target.default {

@@ -83,6 +83,9 @@ behaviours! {
     StreamsDieWithTable,
     /// The default stream is known by its short name too.
     ShortDefaultName,
+    /// A day behind the table's name is for tables partitioned by the day of ingestion, and for near days; unlearned,
+    /// it is ignored.
+    DayDecoratorsChecked,
     /// The server chooses a stream's name; unlearned, it takes the caller's.
     ServerChoosesName,
     /// The default stream has no times; unlearned, it has its table's.

@@ -29,6 +29,7 @@ mod append;
 mod behaviour;
 mod changes;
 mod delivery;
+mod destination;
 mod effect;
 mod history;
 mod interfere;

@@ -194,6 +194,7 @@ impl Machine {
                 "The type of the write stream must be specified. Entity: {parent}"
             ))
         })?;
+        self.check_destination(parent, table, now)?;
         self.charge_create(now, table)?;
         let number = self.state.streams_ever();
         let name = format!("{parent}/streams/{}", names::stream_id(self.seed, number));

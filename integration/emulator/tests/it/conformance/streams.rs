@@ -2,7 +2,7 @@
 
 use bigquery_write_emulator::catalog::TableRef;
 use bigquery_write_emulator::machine::{Behaviour, CallMeta, MissingTable};
-use bigquery_write_emulator::schema::{Column, Kind, Mode};
+use bigquery_write_emulator::schema::{Column, Kind, Mode, Schema};
 use bigquery_write_proto::wire::{
     CreateWriteStreamRequest, WriteStream, WriteStreamView, write_stream::Type,
 };
@@ -187,6 +187,52 @@ pub(super) const FACTS: &[Fact] = &[
             vec![w.append(c, &short, None, 2), w.append(c, DEFAULT, None, 1)]
         },
         answers: &["appended", "appended"],
+    },
+    Fact {
+        source: "write-api.md 1.3 [DOC D:write-api-grpc]",
+        says: "a day behind the table's name is for daily ingestion-time tables, 31 days back to 16 days ahead",
+        behaviour: Behaviour::DayDecoratorsChecked,
+        script: || {
+            let mut w = World::new();
+            let table = TableRef::new("p", "d", "daily");
+            let column = Column::new("n", Kind::Int64, Mode::Nullable);
+            let schema = Schema {
+                columns: vec![column],
+            };
+            let rest = serde_json::json!({ "timePartitioning": { "type": "DAY" } });
+            let rest = rest.as_object().cloned().unwrap();
+            w.machine.create_table(&table, schema, rest, w.now).unwrap();
+            let mut said = Vec::new();
+            // The clock says 2023-11-14.
+            for day in ["20231013", "20231014", "20231130", "20231201", "20231131"] {
+                let reply = w.try_create(&format!("{}${day}", table.path()), Type::Buffered);
+                said.push(w.unary(reply, |_| "created".to_owned()));
+                let c = w.open();
+                let default = format!("{}${day}/streams/_default", table.path());
+                said.push(w.append(c, &default, None, 1));
+            }
+            let reply = w.try_create(&format!("{TABLE}$20231114"), Type::Buffered);
+            said.push(w.unary(reply, |_| "created".to_owned()));
+            said
+        },
+        answers: &[
+            "InvalidArgument: Partition decorator $20231013 is out of range: rows can be written 31 days back to 16 days \
+             ahead",
+            "ended InvalidArgument: Partition decorator $20231013 is out of range: rows can be written 31 days back to 16 \
+             days ahead",
+            "created",
+            "appended",
+            "created",
+            "appended",
+            "InvalidArgument: Partition decorator $20231201 is out of range: rows can be written 31 days back to 16 days \
+             ahead",
+            "ended InvalidArgument: Partition decorator $20231201 is out of range: rows can be written 31 days back to 16 \
+             days ahead",
+            "InvalidArgument: Invalid partition decorator $20231131: it is no day, such as $20240131",
+            "ended InvalidArgument: Invalid partition decorator $20231131: it is no day, such as $20240131",
+            "InvalidArgument: Partition decorator $20231114 cannot be used: the table is not partitioned by the day of \
+             ingestion",
+        ],
     },
     Fact {
         source: "write-api.md 1.2 [DOC P] (output only)",
