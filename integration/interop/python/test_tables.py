@@ -87,6 +87,7 @@ class Tables(unittest.TestCase):
         again.description = "mine"
         self.assertEqual(self.client.update_table(again, ["description"]).description, "mine")
         dataset = self.client.get_dataset("tables")
+        dataset.description = "changed"
         self.client.update_dataset(dataset, ["description"])
         with self.assertRaises(exceptions.PreconditionFailed):
             self.client.update_dataset(dataset, ["description"])
@@ -210,6 +211,20 @@ class Tables(unittest.TestCase):
         self.assertEqual(self.rows(options), [["description", '"text"']])
         tables = "SELECT table_name, creation_time FROM tables.INFORMATION_SCHEMA.TABLES"
         self.assertEqual(self.rows(tables), [["t", self.client.get_table(TABLE_ID).created]])
+
+    def test_rows_are_inserted_as_json(self):
+        self.create(SchemaField("id", "INTEGER", mode="REQUIRED"), SchemaField("raw", "BYTES"))
+        rows = [{"id": 1, "raw": b"\x00\xff"}, {"id": 2}]
+        self.assertEqual(self.client.insert_rows(self.client.get_table(TABLE_ID), rows), [])
+        again = {"id": 3}
+        for _ in range(2):
+            self.assertEqual(self.client.insert_rows_json(TABLE_ID, [again], row_ids=["three"]), [])
+        self.assertEqual(world.by_list_rows(TABLE_ID), [[1, b"\x00\xff"], [2, None], [3, None]])
+        errors = self.client.insert_rows_json(TABLE_ID, [{"id": 4}, {"raw": "AA=="}])
+        found = [(error["index"], error["errors"][0]["reason"]) for error in errors]
+        self.assertEqual(found, [(0, "stopped"), (1, "invalid")])
+        self.client.insert_rows_json(TABLE_ID, [{"id": 4}, {"raw": "AA=="}], skip_invalid_rows=True)
+        self.assertEqual([row[0] for row in world.by_query(TABLE_ID)], [1, 2, 3, 4])
 
     def test_projects_are_listed(self):
         self.assertIn(PROJECT, [project.project_id for project in self.client.list_projects()])

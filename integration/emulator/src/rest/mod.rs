@@ -14,12 +14,14 @@ use crate::grpc::Service;
 use crate::shared::Shared;
 
 use error::ApiError;
+use insert_all::Inserted;
 use jobs::Jobs;
 
 mod control;
 mod datasets;
 mod error;
 mod fields;
+mod insert_all;
 mod jobs;
 mod page;
 mod projects;
@@ -41,6 +43,7 @@ struct Api {
     shared: Shared,
     service: Service,
     jobs: Arc<Jobs>,
+    inserted: Arc<Inserted>,
 }
 
 /// The REST API under `/bigquery/v2`, and what is the emulator's own beside it.
@@ -49,6 +52,7 @@ pub(crate) fn router(service: Service) -> Router {
         shared: service.shared().clone(),
         service,
         jobs: Arc::new(Jobs::default()),
+        inserted: Arc::new(Inserted::default()),
     };
     let project = Router::new()
         .route("/datasets", get(datasets::list).post(datasets::insert))
@@ -73,6 +77,10 @@ pub(crate) fn router(service: Service) -> Router {
                 .post(tables::overridden),
         )
         .route("/datasets/{dataset}/tables/{table}/data", get(tables::data))
+        .route(
+            "/datasets/{dataset}/tables/{table}/insertAll",
+            post(insert_all::insert_all),
+        )
         .route("/serviceAccount", get(projects::service_account))
         .route("/jobs", get(queries::list).post(queries::insert))
         .route("/jobs/{job}", get(queries::get))

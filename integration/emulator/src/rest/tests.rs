@@ -15,6 +15,7 @@ use crate::machine::Machine;
 
 mod changes;
 mod control;
+mod insert_all;
 mod job_calls;
 mod statements;
 
