@@ -179,6 +179,17 @@ impl Kind {
         }
     }
 
+    /// The name of BigQuery's older dialect, which REST and error texts have: INTEGER, RECORD.
+    pub(crate) fn legacy_name(&self) -> &'static str {
+        match self {
+            Self::Bool => "BOOLEAN",
+            Self::Int64 => "INTEGER",
+            Self::Float64 => "FLOAT",
+            Self::Struct(_) => "RECORD",
+            other => other.sql_name(),
+        }
+    }
+
     /// BigQuery's SQL name, without parameters.
     pub fn sql_name(&self) -> &'static str {
         match self {

@@ -1,15 +1,16 @@
 //! `AppendRows`: connections, what each has said so far, and the offset rules (write-api.md 2.1 and 2.6).
 
-use arrow_array::RecordBatch;
+use std::mem::{Discriminant, discriminant};
+
 use bigquery_write_proto::wire::{
     AppendRowsRequest, AppendRowsResponse, TableSchema,
-    append_rows_request::Rows,
+    append_rows_request::{MissingValueInterpretation as Interpretation, Rows},
     append_rows_response::{AppendResult, Response},
 };
-use bytes::Bytes;
 use prost::Message;
 
 use super::behaviour::Behaviour;
+use super::decode::no_rows;
 use super::delivery::{Delivery, Passage};
 use super::effect::Effect;
 use super::history::Call;
@@ -20,8 +21,7 @@ use super::switches::Switches;
 use super::{CallMeta, Machine};
 use crate::catalog::{Millis, TableRef};
 use crate::faults::{Delivered, Fate, Fired, Rpc, StaleEnd};
-use crate::rows::Writer;
-use crate::schema::conform;
+use crate::rows::{Writer, format_changed};
 
 /// One `AppendRows` call, numbered in the order of their opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,11 +56,15 @@ pub(super) struct Connection {
     opened: bool,
     /// Of the last request that named one.
     target: Option<Target>,
-    writer: Option<Writer>,
+    pub(super) writer: Option<Writer>,
+    /// Of its first rows: Arrow or protobuf.
+    format: Option<Discriminant<Rows>>,
+    /// What a missing value means, where a request does not say it of a column.
+    pub(super) missing: Interpretation,
     /// It has named two destinations: each request must name its own from then on.
     switched: bool,
     /// Version of the table's columns that it has been told.
-    told: Option<u64>,
+    pub(super) told: Option<u64>,
     /// Requests that were answered.
     answered: u64,
     /// A fault lets it believe in an earlier end of its stream, until then: so many rows behind, or all.
@@ -92,6 +96,8 @@ impl Machine {
             opened: false,
             target: None,
             writer: None,
+            format: None,
+            missing: Interpretation::Unspecified,
             switched: false,
             told: None,
             answered: 0,
@@ -365,12 +371,11 @@ impl Machine {
         }
         self.check_destination(&target.name, &target.table, now)?;
         self.charge_bytes(now, &target.table, size)?;
-        let rows = connection.agree(request, target.clone(), &self.switches)?;
+        connection.agree(request, target.clone(), &self.switches)?;
         if target.default {
-            self.append_default(now, connection, request, &rows, target)
+            self.append_default(now, connection, request, target)
         } else {
-            self.append_offset(now, connection, request.offset, &rows, target)
-                .map(Some)
+            self.append_offset(now, connection, request, target).map(Some)
         }
     }
 
@@ -425,7 +430,6 @@ impl Machine {
         now: Millis,
         connection: &Connection,
         request: &AppendRowsRequest,
-        rows: &Bytes,
         target: &Target,
     ) -> Result<Option<u64>, Refusal> {
         if request.offset.is_some() && self.keeps(Behaviour::DefaultStreamTakesNoOffset) {
@@ -435,7 +439,7 @@ impl Machine {
             );
             return Err(Refusal::invalid(text).in_band(true));
         }
-        let rows = self.decode(now, connection, rows, target)?;
+        let rows = self.decode(now, connection, request, target)?;
         let from = self.table(&target.table)?.row_count();
         if !self.keeps(Behaviour::DefaultStreamVisibleAtOnce) {
             return Ok(None);
@@ -454,8 +458,7 @@ impl Machine {
         &mut self,
         now: Millis,
         connection: &Connection,
-        offset: Option<i64>,
-        rows: &Bytes,
+        request: &AppendRowsRequest,
         target: &Target,
     ) -> Result<u64, Refusal> {
         let finalized_in_band = self.switches.finalized_in_band;
@@ -470,7 +473,7 @@ impl Machine {
             StreamKind::Buffered | StreamKind::Pending => !self.keeps(Behaviour::HeldUntilPublished),
         };
         let ends = (end, connection.believed_end(now, end));
-        let offered = self.offer(now, connection, offset, rows, target, ends);
+        let offered = self.offer(now, connection, request, target, ends);
         let stream = target.name.clone();
         let effect = match &offered {
             Ok(rows) => Effect::RowsAppended {
@@ -490,7 +493,7 @@ impl Machine {
 
     /// write-api.md 2.1: only the first row's offset is compared, with the stream's end. A connection may believe in
     /// an earlier end than there is (2.7).
-    fn check_offset(
+    pub(super) fn check_offset(
         &self,
         target: &Target,
         (end, believed): (u64, u64),
@@ -546,53 +549,6 @@ impl Machine {
             connection.told = Some(version);
         }
         told_now.then(|| schema.to_wire())
-    }
-
-    /// Whether the stream takes these rows.
-    fn offer(
-        &self,
-        now: Millis,
-        connection: &Connection,
-        offset: Option<i64>,
-        rows: &Bytes,
-        target: &Target,
-        ends: (u64, u64),
-    ) -> Result<RecordBatch, Refusal> {
-        if self.switches.offset_before_schema {
-            self.check_offset(target, ends, offset)?;
-            self.decode(now, connection, rows, target)
-        } else {
-            let decoded = self.decode(now, connection, rows, target)?;
-            self.check_offset(target, ends, offset)?;
-            Ok(decoded)
-        }
-    }
-
-    fn decode(
-        &self,
-        now: Millis,
-        connection: &Connection,
-        rows: &Bytes,
-        target: &Target,
-    ) -> Result<RecordBatch, Refusal> {
-        let Some(writer) = &connection.writer else {
-            return Err(no_writer_schema(&target.name));
-        };
-        let table = self.table(&target.table)?;
-        let (schema, version) = table.known_at(self.knowledge_ms(now));
-        let old = connection.told.is_some_and(|told| told < version);
-        if old && !self.keeps(Behaviour::OldWriterGoesOn) {
-            return Err(Refusal::invalid("The table has changed."));
-        }
-        let decoded = writer.decode(rows, schema, &target.name, &self.switches)?;
-        let decoded = conform(&decoded, &table.schema)
-            .map_err(|error| Refusal::new(Code::Internal, error.to_string()))?;
-        let empty = decoded.num_rows() == 0 && !self.switches.zero_rows_accepted;
-        if empty && self.keeps(Behaviour::EmptyAppendRefused) {
-            let text = format!("The request has no rows. Entity: {}", target.name);
-            return Err(Refusal::invalid(text).in_band(true));
-        }
-        Ok(decoded)
     }
 }
 
@@ -674,36 +630,25 @@ impl Connection {
         }
     }
 
-    /// Takes in the request's destination and writer schema, and returns its rows.
+    /// Takes in the request's destination, writer schema and meaning of missing values.
     fn agree(
         &mut self,
         request: &AppendRowsRequest,
         target: Target,
         switches: &Switches,
-    ) -> Result<Bytes, Refusal> {
-        let data = match &request.rows {
-            Some(Rows::ArrowRows(data)) => data,
-            Some(Rows::ProtoRows(_)) if self.writer.is_some() => {
-                let text = format!(
-                    "The data format cannot change in a connection. Entity: {}",
-                    target.name
-                );
-                return Err(Refusal::invalid(text));
-            }
-            Some(Rows::ProtoRows(_)) => {
-                let text = format!(
-                    "The emulator does not take protobuf rows yet. Entity: {}",
-                    target.name
-                );
-                return Err(Refusal::new(Code::Unimplemented, text));
-            }
-            None => {
-                return Err(Refusal::invalid(format!(
-                    "The request has no rows. Entity: {}",
-                    target.name
-                )));
-            }
+    ) -> Result<(), Refusal> {
+        let Some(rows) = &request.rows else {
+            return Err(no_rows(&target.name));
         };
+        let format = discriminant(rows);
+        if self.format.is_some_and(|before| before != format) {
+            if switches.keeps(Behaviour::FormatFixed) {
+                return Err(format_changed(&target.name));
+            }
+            self.writer = None;
+        }
+        self.format = Some(format);
+        self.interpret(request, &target, switches)?;
         let moved = self.target.as_ref().is_some_and(|before| *before != target);
         self.switched |= moved;
         if moved {
@@ -711,26 +656,45 @@ impl Connection {
             self.writer = None;
             self.told = None;
         }
-        let schema = data
-            .writer_schema
-            .as_ref()
-            .map(|schema| &schema.serialized_schema);
-        let schema = schema.filter(|schema| !schema.is_empty());
         // On an application stream only the connection's first schema counts.
-        let ignored =
-            !target.default && self.writer.is_some() && switches.keeps(Behaviour::LaterSchemaIgnored);
-        if let Some(schema) = schema.filter(|_| !ignored) {
-            self.writer = Some(Writer::arrow(schema, &target.name, switches)?);
-        }
-        if self.writer.is_none() {
-            return Err(no_writer_schema(&target.name));
+        let first_counts = if target.default {
+            !switches.keeps(Behaviour::DefaultStreamTakesNewSchema)
+        } else {
+            switches.keeps(Behaviour::LaterSchemaIgnored)
+        };
+        if self.writer.is_none() || !first_counts {
+            match Writer::read(rows, switches, &target.name) {
+                Some(writer) => self.writer = Some(writer?),
+                None if self.writer.is_none() => return Err(Writer::none(rows, switches, &target.name)),
+                None => {}
+            }
         }
         self.target = Some(target);
-        Ok(data
-            .rows
-            .as_ref()
-            .map(|rows| rows.serialized_record_batch.clone())
-            .unwrap_or_default())
+        Ok(())
+    }
+
+    /// write-api.md 1.2: what missing values mean, from this request on.
+    fn interpret(
+        &mut self,
+        request: &AppendRowsRequest,
+        target: &Target,
+        switches: &Switches,
+    ) -> Result<(), Refusal> {
+        let given = request.default_missing_value_interpretation;
+        self.missing = match Interpretation::try_from(given) {
+            Ok(Interpretation::Unspecified) if switches.keeps(Behaviour::DefaultInterpretationSticks) => {
+                self.missing
+            }
+            Ok(given) => given,
+            Err(_) => {
+                let text = format!(
+                    "Invalid default_missing_value_interpretation {given}. Entity: {}",
+                    target.name
+                );
+                return Err(Refusal::invalid(text).in_band(true));
+            }
+        };
+        Ok(())
     }
 }
 
@@ -739,12 +703,6 @@ fn is_error(event: &Event) -> bool {
         Event::Answer(answer) => matches!(answer.response, Some(Response::Error(_))),
         Event::End(_) => false,
     }
-}
-
-fn no_writer_schema(stream: &str) -> Refusal {
-    Refusal::invalid(format!(
-        "The first request of a connection must have a writer schema. Entity: {stream}"
-    ))
 }
 
 fn respond(

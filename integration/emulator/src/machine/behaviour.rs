@@ -172,6 +172,76 @@ behaviours! {
     LengthsChecked,
     /// JSON and GEOGRAPHY are read.
     JsonAndGeographyChecked,
+    /// The parts of a packed TIME or DATETIME have their ranges; unlearned, a wrong one is zero.
+    PackedPartsChecked,
+    /// NUMERIC and BIGNUMERIC bytes begin with the lowest; unlearned, with the highest.
+    NumericBytesLittleEndian,
+    /// Each bad row is named; unlearned, none is.
+    RowErrorsListed,
+    /// A connection survives bad rows.
+    RowErrorsInBand,
+
+    // Writer schemas (write-api.md 1.2, 7.2).
+    /// A connection's first request needs a writer schema; unlearned, it is told nothing of it.
+    FirstRequestNeedsSchema,
+    /// A connection's rows have one format.
+    FormatFixed,
+    /// On a default stream a later writer schema counts.
+    DefaultStreamTakesNewSchema,
+    /// A protobuf field that the table lacks is refused; unlearned, it is ignored.
+    ExtraFieldsRefused,
+    /// A REQUIRED column that the protobuf message lacks is refused at once; unlearned, its rows are.
+    MissingColumnsRefused,
+    /// A number that the descriptor lacks is passed over; unlearned, the row is refused.
+    UnknownNumbersIgnored,
+
+    // protobuf (write-api.md 5.1, 5.4).
+    /// Column names are matched without regard to case.
+    FieldNamesIgnoreCase,
+    /// The `column_name` annotation goes before the field's name.
+    ColumnNameAnnotation,
+    /// The scalars of Google's table are taken beside the one that its clients use.
+    ListedProtoTypesTaken,
+    /// An unsigned 64-bit integer is not taken for an INT64.
+    UnlistedProtoTypesRefused,
+    /// Zigzag and fixed-size integers are taken for an INT64.
+    SignedAndFixedIntegers,
+    /// Enums are taken, by number or by name.
+    EnumsTaken,
+    /// Wrapper messages stand for their value.
+    WrappersTaken,
+    /// Messages are taken for STRUCT and RANGE.
+    MessagesTaken,
+    /// Messages of seconds and their fraction stand for a time.
+    SecondsMessagesTaken,
+    /// Repeated values may be packed.
+    PackedAndUnpacked,
+    /// A descriptor holds all types that it names; unlearned, others are bytes.
+    DescriptorSelfContained,
+    /// proto3's marks are refused.
+    Proto3MarksRefused,
+    /// The descriptor's default values stand for fields that a row lacks.
+    ProtoDefaultsApply,
+    /// Without one, a scalar that a row lacks is missing; unlearned, it is zero as in proto3.
+    AbsentIsNotZero,
+    /// proto2's required fields are required.
+    ProtoRequiredChecked,
+
+    // Changes (write-api.md 6).
+    /// A row whose change type is INSERT is appended as any other.
+    InsertIsNoChange,
+
+    // Missing values (write-api.md 7.1).
+    /// A column that the writer's schema lacks has its default value; unlearned, NULL.
+    MissingInSchemaIsDefault,
+    /// A value that a row lacks is NULL unless the request says otherwise; unlearned, the default value.
+    MissingInRowsIsNull,
+    /// What a request says of missing values goes on for those after it.
+    DefaultInterpretationSticks,
+    /// What a request says of one column goes before that; unlearned, it is ignored.
+    ColumnInterpretationsGoFirst,
+    /// What a request says of columns that are none is refused; unlearned, ignored.
+    ColumnInterpretationsChecked,
 
     // Arrow (write-api.md 5.5).
     /// Columns take the Arrow types of Google's table; unlearned, none.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::catalog::{Catalog, Millis, Table, TableRef};
+use crate::defaults::RandomBits;
 use crate::faults::{FaultPlan, FaultReport, Faults};
 use append::Connection;
 use effect::Door;
@@ -28,6 +29,7 @@ pub use switches::{FlushBelow, FlushUnset, MissingTable, Switches};
 mod append;
 mod behaviour;
 mod changes;
+mod decode;
 mod delivery;
 mod destination;
 mod effect;
@@ -53,6 +55,8 @@ pub struct Machine {
     faults: Faults,
     /// Makes stream ids differ between runs.
     seed: u128,
+    /// For default values that are drawn.
+    random: RandomBits,
     connections: BTreeMap<ConnectionId, Connection>,
     connections_ever: u64,
     quotas: Quotas,
@@ -82,6 +86,7 @@ impl Machine {
             switches,
             faults: Faults::new(faults),
             seed,
+            random: RandomBits::new(seed),
             ..Self::default()
         }
     }

@@ -63,6 +63,9 @@ pub struct Switches {
     /// UNCONFIRMED: are Arrow types that Google's table does not list accepted (unsigned integers, LargeUtf8,
     /// LargeBinary, timestamps in s, ms or ns, Date64, Time32, Time64 in ns)? Default no.
     pub unlisted_arrow_types: bool,
+    /// Memory that one request's protobuf rows may take when they are read; a few bytes can stand for many. Default
+    /// 1 GiB. Not BigQuery's limit but the emulator's.
+    pub max_decoded_bytes: u64,
     /// What a missing table answers. Default `not_found`; PERMISSION_DENIED is seen as well (write-api.md 3.4).
     pub missing_table: MissingTable,
     /// Is the routing header needed where the location is not US? Default yes (write-api.md 3.7).
@@ -147,6 +150,7 @@ impl Default for Switches {
             finalized_in_band: true,
             schema_error_in_band: false,
             unlisted_arrow_types: false,
+            max_decoded_bytes: 1 << 30,
             missing_table: MissingTable::NotFound,
             routing_header_required: true,
             reconnect_after_requests: 10,

@@ -126,7 +126,7 @@ fn write_fields(columns: &[Column]) -> Value {
 fn write_field(column: &Column) -> Value {
     let mut json = Map::new();
     json.insert("name".into(), column.name.as_str().into());
-    json.insert("type".into(), type_name(&column.kind).into());
+    json.insert("type".into(), column.kind.legacy_name().into());
     json.insert("mode".into(), mode_name(column.mode).into());
     let mut put = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -157,16 +157,6 @@ fn write_field(column: &Column) -> Value {
     let default = column.default_value_expression.as_deref();
     put("defaultValueExpression", default.map(Value::from));
     Value::Object(json)
-}
-
-fn type_name(kind: &Kind) -> &'static str {
-    match kind {
-        Kind::Bool => "BOOLEAN",
-        Kind::Int64 => "INTEGER",
-        Kind::Float64 => "FLOAT",
-        Kind::Struct(_) => "RECORD",
-        other => other.sql_name(),
-    }
 }
 
 fn mode_name(mode: Mode) -> &'static str {

@@ -8,6 +8,7 @@ use arrow_buffer::i256;
 use crate::machine::{Behaviour, Switches};
 use crate::values::interval::Interval;
 use crate::values::literal::{self, ten};
+use crate::values::picoseconds;
 
 /// 0001-01-01 and 9999-12-31, in days since 1970 (write-api.md 5.1).
 const DATES: RangeInclusive<i64> = -719_162..=2_932_896;
@@ -62,6 +63,9 @@ pub(crate) struct Checks {
     texts: bool,
     lists: bool,
     unbounded: bool,
+    civil: bool,
+    /// NUMERIC's bytes begin with the lowest.
+    pub(super) little_endian: bool,
 }
 
 impl Checks {
@@ -72,6 +76,8 @@ impl Checks {
         texts: true,
         lists: true,
         unbounded: true,
+        civil: true,
+        little_endian: true,
     };
 
     pub(crate) fn of(switches: &Switches) -> Self {
@@ -81,6 +87,8 @@ impl Checks {
             texts: switches.keeps(Behaviour::JsonAndGeographyChecked),
             lists: switches.keeps(Behaviour::NullListsRefused),
             unbounded: switches.keeps(Behaviour::NullBoundsUnbounded),
+            civil: switches.keeps(Behaviour::PackedPartsChecked),
+            little_endian: switches.keeps(Behaviour::NumericBytesLittleEndian),
         }
     }
 
@@ -110,6 +118,44 @@ impl Checks {
     /// µs since 1970 in UTC.
     pub(crate) fn timestamp(self, micros: i64) -> Result<i64, Bad> {
         self.in_range(micros, INSTANTS, "Timestamp")
+    }
+
+    /// A packed civil time that has been taken apart; `None` if a part is out of range (write-api.md 5.2).
+    pub(crate) fn parts(self, micros: Option<i64>, packed: i64, what: &str) -> Result<i64, Bad> {
+        let micros = micros.or_else(|| (!self.civil).then_some(0));
+        micros.ok_or_else(|| Bad::new(format!("{what} field value is out of range: {packed}")))
+    }
+
+    /// A TIME's literal.
+    pub(crate) fn time_text(self, text: &str) -> Result<i64, Bad> {
+        let micros = literal::time(text).ok_or_else(|| Bad::new("Invalid time"))?;
+        self.time(micros)
+    }
+
+    /// A DATETIME's literal.
+    pub(crate) fn datetime_text(self, text: &str) -> Result<i64, Bad> {
+        let micros = literal::datetime(text).ok_or_else(|| Bad::new("Invalid datetime"))?;
+        self.datetime(micros)
+    }
+
+    /// A TIMESTAMP's literal.
+    pub(crate) fn timestamp_text(self, text: &str) -> Result<i64, Bad> {
+        let micros = literal::timestamp(text).ok_or_else(|| Bad::new("Invalid timestamp"))?;
+        self.timestamp(micros)
+    }
+
+    /// Picoseconds since 1970 in UTC.
+    pub(crate) fn picoseconds(self, picos: i128) -> Result<i128, Bad> {
+        let micros = picos.div_euclid(picoseconds::MICROSECOND);
+        let good = i64::try_from(micros).is_ok_and(|micros| INSTANTS.contains(&micros)) || !self.ranges;
+        good.then_some(picos)
+            .ok_or_else(|| Bad::new(format!("Timestamp field value is out of range: {micros}")))
+    }
+
+    /// A TIMESTAMP(12)'s literal.
+    pub(crate) fn picoseconds_text(self, text: &str) -> Result<i128, Bad> {
+        let picos = literal::picoseconds(text).ok_or_else(|| Bad::new("Invalid timestamp"))?;
+        self.picoseconds(picos)
     }
 
     /// The parts of an INTERVAL.

@@ -53,8 +53,17 @@ pub(crate) enum Misfit {
     Incompatible(Vec<String>),
     /// REQUIRED columns that the writer lacks.
     Missing(Vec<String>),
-    /// Columns with a default value, which the writer leaves to us.
-    Default(Vec<String>),
+    /// A protobuf field and a column that do not go together, by their types.
+    Mismatched {
+        /// Full name of the field.
+        field: String,
+        /// Its type.
+        found: String,
+        /// That of the column.
+        column: String,
+    },
+    /// REQUIRED columns that the writer's protobuf message lacks.
+    MissingInMessage(Vec<String>),
     /// A field twice.
     Twice(String),
 }
@@ -73,8 +82,6 @@ pub(crate) fn fit(fields: &Fields, columns: &[Column], takes: Takes) -> Result<V
         Err(Misfit::Incompatible(found.incompatible))
     } else if !found.missing.is_empty() {
         Err(Misfit::Missing(found.missing))
-    } else if !found.defaults.is_empty() {
-        Err(Misfit::Default(found.defaults))
     } else {
         Ok(fits)
     }
@@ -86,7 +93,6 @@ struct Found {
     extra: Vec<String>,
     incompatible: Vec<String>,
     missing: Vec<String>,
-    defaults: Vec<String>,
 }
 
 impl Found {
@@ -118,9 +124,7 @@ impl Found {
     }
 
     fn absent(&mut self, column: &Column, name: String) {
-        if column.default_value_expression.is_some() {
-            self.defaults.push(name);
-        } else if column.mode == Mode::Required {
+        if column.mode == Mode::Required && column.default_value_expression.is_none() {
             self.missing.push(name);
         }
     }

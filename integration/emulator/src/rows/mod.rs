@@ -2,66 +2,153 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow_schema::Fields;
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
+use arrow_schema::{ArrowError, Fields};
 use bigquery_write_proto::wire::{
     RowError, append_rows_request::Rows, row_error::RowErrorCode, storage_error::StorageErrorCode,
 };
 use bytes::Bytes;
 
+use crate::defaults::Moment;
 use crate::machine::{Behaviour, Code, Refusal, Switches};
 use crate::schema::{Column, Kind, Schema};
 pub(crate) use checks::{Bad, Checks};
 use fit::{Misfit, Takes};
+use missing::Shown;
+use proto::{DecodeError, Descriptor, DescriptorError};
+
+pub(crate) use missing::Missing;
 
 mod checks;
 mod fit;
 mod ipc;
+mod missing;
+mod proto;
 mod spans;
 mod values;
 
 /// What a connection says its rows look like.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Writer {
     /// Arrow fields.
     Arrow(Fields),
+    /// A protobuf message.
+    Proto(Arc<Descriptor>),
+}
+
+/// A request's rows as they came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Serialized<'a> {
+    /// A record batch.
+    Arrow(&'a Bytes),
+    /// A message for each row.
+    Proto(&'a [Bytes]),
+}
+
+/// Rows in the table's canonical form.
+#[derive(Clone, Debug)]
+pub(crate) struct Decoded {
+    /// The rows.
+    pub(crate) rows: RecordBatch,
+    /// `_CHANGE_TYPE` of each, if the writer has it. Only protobuf rows do (write-api.md 6).
+    pub(crate) change_types: Option<StringArray>,
+    /// `_CHANGE_SEQUENCE_NUMBER` of each, if the writer has it.
+    #[expect(dead_code, reason = "upserts and deletes will read it")]
+    pub(crate) sequence_numbers: Option<StringArray>,
 }
 
 impl Writer {
-    /// Reads a serialized Arrow schema.
-    pub(crate) fn arrow(serialized: &Bytes, stream: &str, switches: &Switches) -> Result<Self, Refusal> {
-        ipc::read_schema(serialized, switches.keeps(Behaviour::NonNullableFieldsTaken))
-            .map(Self::Arrow)
-            .map_err(|error| malformed(&error, stream))
+    /// Reads the writer schema that comes with rows; `None` if none does.
+    pub(crate) fn read(rows: &Rows, switches: &Switches, stream: &str) -> Option<Result<Self, Refusal>> {
+        Some(match rows {
+            Rows::ArrowRows(data) => {
+                let schema = &data.writer_schema.as_ref()?.serialized_schema;
+                Some(schema).filter(|schema| !schema.is_empty())?;
+                let any = switches.keeps(Behaviour::NonNullableFieldsTaken);
+                let read = ipc::read_schema(schema, any).map(Self::Arrow);
+                read.map_err(|error| malformed(&error, stream))
+            }
+            Rows::ProtoRows(data) => {
+                let descriptor = &data.writer_schema.as_ref()?.proto_descriptor;
+                Some(descriptor).filter(|descriptor| !descriptor.is_empty())?;
+                let read = Descriptor::read(descriptor, switches);
+                let read = read.map(|descriptor| Self::Proto(Arc::new(descriptor)));
+                read.map_err(|error| error.refusal(stream))
+            }
+        })
+    }
+
+    /// What a connection is told whose first request has no writer schema.
+    pub(crate) fn none(rows: &Rows, switches: &Switches, stream: &str) -> Refusal {
+        match rows {
+            _ if !switches.keeps(Behaviour::FirstRequestNeedsSchema) => {
+                Refusal::new(Code::Unknown, "no schema")
+            }
+            Rows::ArrowRows(_) => Refusal::invalid(format!(
+                "The first request of a connection must have a writer schema. Entity: {stream}"
+            )),
+            Rows::ProtoRows(_) => DescriptorError::nameless().refusal(stream),
+        }
     }
 
     /// Decodes one request's rows into the table's canonical form, or refuses the whole request.
     pub(crate) fn decode(
         &self,
-        serialized: &Bytes,
+        rows: Serialized<'_>,
         schema: &Schema,
-        stream: &str,
+        missing: &Missing,
+        moment: &mut Moment<'_>,
         switches: &Switches,
-    ) -> Result<RecordBatch, Refusal> {
-        let Self::Arrow(fields) = self;
-        let fits = fit::fit(fields, &schema.columns, Takes::of(switches))
-            .map_err(|misfit| misfit.refusal(stream).in_band(switches.schema_error_in_band))?;
-        let serialized = if switches.keeps(Behaviour::OneArrowMessageOnly) {
-            serialized
-        } else {
-            &ipc::after_schema(serialized)
-        };
-        let columns = ipc::read_batch(serialized, fields).map_err(|error| malformed(&error, stream))?;
+        stream: &str,
+    ) -> Result<Decoded, Refusal> {
+        let columns = &schema.columns;
+        let misfit = |misfit: Misfit| misfit.refusal(stream).in_band(switches.schema_error_in_band);
+        let filled = missing.filled();
         let mut errors = RowErrors::default();
-        let checks = Checks::of(switches);
-        let arrays = values::convert(&columns, &fits, &schema.columns, checks, &mut errors);
+        let (len, arrays, pseudo, shown) = match (self, rows) {
+            (Self::Arrow(fields), Serialized::Arrow(batch)) => {
+                let fits = fit::fit(fields, columns, Takes::of(switches)).map_err(misfit)?;
+                let batch = if switches.keeps(Behaviour::OneArrowMessageOnly) {
+                    batch
+                } else {
+                    &ipc::after_schema(batch)
+                };
+                let batch = ipc::read_batch(batch, fields).map_err(|error| malformed(&error, stream))?;
+                let checks = Checks::of(switches);
+                let arrays = values::convert(&batch, &fits, columns, &filled, checks, &mut errors);
+                (batch.rows, arrays, [None, None], Shown::Null)
+            }
+            (Self::Proto(descriptor), Serialized::Proto(rows)) => {
+                let read =
+                    proto::read(descriptor, rows, columns, &filled, switches, &mut errors).map_err(misfit)?;
+                let (arrays, pseudo) = match read {
+                    Ok(read) => (Ok(read.columns), read.pseudo),
+                    Err(DecodeError::Arrow(error)) => (Err(error), [None, None]),
+                    Err(error) => {
+                        let text = format!("{error}. Entity: {stream}");
+                        return Err(Refusal::invalid(text).in_band(true));
+                    }
+                };
+                (rows.len(), arrays, pseudo, Shown::NullOrEmpty)
+            }
+            // The connection has seen to it that a writer's rows have its format.
+            _ => return Err(format_changed(stream)),
+        };
         if !errors.is_empty() {
-            return Err(errors.refusal(stream));
+            return Err(errors.refused(switches, stream));
         }
-        let arrays = arrays.map_err(|error| malformed(&error, stream))?;
-        let options = RecordBatchOptions::new().with_row_count(Some(columns.rows));
-        RecordBatch::try_new_with_options(schema.arrow(), arrays, &options)
-            .map_err(|error| malformed(&error, stream))
+        let broken = |error: ArrowError| malformed(&error, stream);
+        let arrays = arrays.map_err(broken)?;
+        let arrays = missing.settle(columns, arrays, len, shown, moment);
+        let options = RecordBatchOptions::new().with_row_count(Some(len));
+        let rows = RecordBatch::try_new_with_options(schema.arrow(), arrays.map_err(broken)?, &options);
+        let [change_types, sequence_numbers] = pseudo.map(|array| Some(array?.as_string_opt()?.clone()));
+        Ok(Decoded {
+            rows: rows.map_err(broken)?,
+            change_types,
+            sequence_numbers,
+        })
     }
 }
 
@@ -90,7 +177,8 @@ pub(crate) fn check(rows: &RecordBatch, columns: &[Column], switches: &Switches)
         rows: rows.num_rows(),
     };
     let mut errors = RowErrors::default();
-    let converted = values::convert(&columns_of, &fits, &columns, Checks::of(switches), &mut errors);
+    let checks = Checks::of(switches);
+    let converted = values::convert(&columns_of, &fits, &columns, &[], checks, &mut errors);
     if let Some(text) = errors.errors.into_values().next() {
         return Err(text);
     }
@@ -110,6 +198,35 @@ pub(crate) fn count(rows: &Rows) -> u64 {
             .as_ref()
             .map_or(0, |rows| rows.serialized_rows.len() as u64),
     }
+}
+
+impl<'a> Serialized<'a> {
+    /// The rows of a request's data; a batch or a list that is absent is an empty one.
+    pub(crate) fn of(rows: &'a Rows) -> Self {
+        static NO_BATCH: Bytes = Bytes::new();
+        match rows {
+            Rows::ArrowRows(data) => {
+                let batch = data.rows.as_ref().map(|rows| &rows.serialized_record_batch);
+                Self::Arrow(batch.unwrap_or(&NO_BATCH))
+            }
+            Rows::ProtoRows(data) => {
+                let rows = data.rows.as_ref().map(|rows| rows.serialized_rows.as_slice());
+                Self::Proto(rows.unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// A row that is to change or delete another, where rows can only be inserted [PROD debezium-server-bigquery #268].
+pub(crate) fn change_refused(stream: &str) -> Refusal {
+    Misfit::Extra(vec!["_change_type".to_owned()]).refusal(stream)
+}
+
+/// write-api.md 1.2: the first request's format is the connection's.
+pub(crate) fn format_changed(stream: &str) -> Refusal {
+    Refusal::invalid(format!(
+        "The data format cannot change in a connection. Entity: {stream}"
+    ))
 }
 
 /// What is wrong with single rows: one error a row, the first of it.
@@ -132,6 +249,17 @@ impl RowErrors {
         self.errors.is_empty()
     }
 
+    /// As these switches have it.
+    fn refused(self, switches: &Switches, stream: &str) -> Refusal {
+        let mut refusal = self
+            .refusal(stream)
+            .in_band(switches.keeps(Behaviour::RowErrorsInBand));
+        if !switches.keeps(Behaviour::RowErrorsListed) {
+            refusal.row_errors.clear();
+        }
+        refusal
+    }
+
     /// write-api.md 3.5.
     pub(crate) fn refusal(self, stream: &str) -> Refusal {
         let mut refusal = Refusal::invalid(format!(
@@ -148,6 +276,12 @@ impl RowErrors {
             })
             .collect();
         refusal.in_band(true)
+    }
+}
+
+impl DescriptorError {
+    fn refusal(&self, stream: &str) -> Refusal {
+        Refusal::invalid(format!("{self} Entity: {stream}"))
     }
 }
 
@@ -168,13 +302,16 @@ impl Misfit {
                 "Input schema lacks required fields: '{}' Entity: {stream}",
                 names.join(",")
             )),
-            Self::Default(names) => Refusal::new(
-                Code::Unimplemented,
-                format!(
-                    "the emulator does not evaluate default values yet; send the fields '{}' Entity: {stream}",
-                    names.join(",")
-                ),
-            ),
+            // [PROD beam #21247, google-cloud-go #5097].
+            Self::Mismatched { field, found, column } => Refusal::invalid(format!(
+                "The proto field mismatched with BigQuery field at {field}, the proto field type {found}, BigQuery \
+                 field type {column} Entity: {stream}"
+            )),
+            // Of the family that supabase/etl matches.
+            Self::MissingInMessage(names) => Refusal::invalid(format!(
+                "The required field '{}' is missing in the proto message Entity: {stream}",
+                names.join(",")
+            )),
             Self::Twice(name) => Refusal::invalid(format!(
                 "Input schema has the field '{name}' twice Entity: {stream}"
             )),

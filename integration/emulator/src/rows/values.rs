@@ -22,7 +22,8 @@ use super::spans::{interval, picoseconds, range};
 use crate::schema::{Column, Kind, Mode};
 use crate::values::literal::ten;
 
-/// Converts all columns. Bad values go to `errors` (the arrays are then of no use).
+/// Converts all columns; `None` is one that the writer lacks. In those to be `filled` NULL may stand wherever it is: a
+/// default value will take its place. Bad values go to `errors` (the arrays are then of no use).
 ///
 /// # Errors
 /// What only a message that contradicts itself brings about.
@@ -30,16 +31,23 @@ pub(super) fn convert(
     source: &Columns,
     fits: &[Fit],
     columns: &[Column],
+    filled: &[bool],
     checks: Checks,
     errors: &mut RowErrors,
-) -> Result<Vec<ArrayRef>, ArrowError> {
+) -> Result<Vec<Option<ArrayRef>>, ArrowError> {
     let mut place = Place {
         rows: Rows::Same,
         name: Cow::Borrowed(""),
         checks,
         errors,
     };
-    fields(&source.arrays, source.rows, fits, columns, &mut place)
+    let arrays = fields(&source.arrays, source.rows, fits, columns, filled, &mut place)?;
+    let sent = fits.iter().map(|fit| fit.source.is_some());
+    Ok(arrays
+        .into_iter()
+        .zip(sent)
+        .map(|(array, sent)| sent.then_some(array))
+        .collect())
 }
 
 /// Which row of the request each value belongs to.
@@ -96,6 +104,7 @@ fn fields(
     len: usize,
     fits: &[Fit],
     columns: &[Column],
+    filled: &[bool],
     place: &mut Place<'_>,
 ) -> Result<Vec<ArrayRef>, ArrowError> {
     let prefix = if place.name.is_empty() {
@@ -104,7 +113,8 @@ fn fields(
         format!("{}.", place.name)
     };
     let mut arrays = Vec::with_capacity(columns.len());
-    for (column, fit) in columns.iter().zip(fits) {
+    for (at, (column, fit)) in columns.iter().zip(fits).enumerate() {
+        let filled = filled.get(at).copied().unwrap_or_default();
         let Some(source) = fit.source.and_then(|at| sources.get(at)) else {
             arrays.push(absent(column, len));
             continue;
@@ -119,15 +129,18 @@ fn fields(
             errors: &mut *place.errors,
         };
         arrays.push(match column.mode {
-            Mode::Repeated => repeated(source, fit, column, &mut place)?,
-            mode => value(source, fit, &column.kind, mode == Mode::Required, &mut place)?,
+            Mode::Repeated => repeated(source, fit, column, filled, &mut place)?,
+            mode => {
+                let required = mode == Mode::Required && !filled;
+                value(source, fit, &column.kind, required, &mut place)?
+            }
         });
     }
     Ok(arrays)
 }
 
 /// A column that the writer left out: NULL, or no elements.
-fn absent(column: &Column, len: usize) -> ArrayRef {
+pub(super) fn absent(column: &Column, len: usize) -> ArrayRef {
     let field = column.arrow();
     match field.data_type() {
         DataType::List(item) => {
@@ -143,6 +156,7 @@ fn repeated(
     source: &ArrayRef,
     fit: &Fit,
     column: &Column,
+    filled: bool,
     place: &mut Place<'_>,
 ) -> Result<ArrayRef, ArrowError> {
     let list = source.as_list_opt::<i32>().ok_or_else(|| unexpected(source))?;
@@ -153,6 +167,7 @@ fn repeated(
     for (at, range) in list.value_offsets().windows(2).enumerate() {
         let row = place.row(at).filter(|_| list.is_valid(at));
         if list.is_null(at)
+            && !filled
             && let Err(bad) = place.checks.null_list()
         {
             place.bad(at, &bad);
@@ -178,7 +193,7 @@ fn repeated(
         item,
         OffsetBuffer::from_lengths(lengths),
         values,
-        None,
+        list.nulls().filter(|_| filled).cloned(),
     )?))
 }
 
@@ -275,7 +290,14 @@ pub(super) fn members(
         .collect();
     let name = place.name.clone().into_owned();
     let mut inner = place.inner(&rows, name);
-    let arrays = fields(source.columns(), source.len(), &fit.inner, columns, &mut inner)?;
+    let arrays = fields(
+        source.columns(),
+        source.len(),
+        &fit.inner,
+        columns,
+        &[],
+        &mut inner,
+    )?;
     // What lies under a null is null itself, so that its REQUIRED fields need no value.
     let valid = BooleanBuffer::collect_bool(rows.len(), |at| rows[at] != DEAD);
     let nulls = Some(NullBuffer::new(valid)).filter(|nulls| nulls.null_count() > 0);

@@ -24,6 +24,11 @@ pub(crate) fn timestamp(text: &str) -> Option<i64> {
     civil::timestamp(text).and_then(Reading::exact_micros)
 }
 
+/// A datetime and a zone (UTC if left out), as picoseconds since 1970 in UTC.
+pub(crate) fn picoseconds(text: &str) -> Option<i128> {
+    civil::timestamp(text).map(Reading::picoseconds)
+}
+
 /// A decimal as an integer at `scale`, rounded half away from zero; `Some(None)` is one beyond 256 bits.
 pub(crate) fn decimal(text: &str, scale: i32) -> Option<Option<i256>> {
     let mut read = Reader(text);
@@ -36,18 +41,17 @@ pub(crate) fn decimal(text: &str, scale: i32) -> Option<Option<i256>> {
     let all = format!("{integer}{fraction}");
     let digits = all.trim_start_matches('0');
     let shift = exponent.saturating_add(scale) - fraction.len() as i32;
-    Some(scaled(digits, shift).map(|value| if negative { value.wrapping_neg() } else { value }))
+    Some(scaled(if negative { "-" } else { "" }, digits, shift))
 }
 
-/// `digits` times 10^shift, rounded half away from zero.
-fn scaled(digits: &str, shift: i32) -> Option<i256> {
+/// A sign and `digits`, times 10^shift, rounded half away from zero.
+fn scaled(sign: &str, digits: &str, shift: i32) -> Option<i256> {
     if shift >= 0 {
-        // 256 bits hold 77 digits at most.
         if digits.is_empty() {
             return Some(i256::ZERO);
         }
         let shift = u32::try_from(shift).ok().filter(|shift| *shift <= 76)?;
-        let value = i256::from_string(digits).filter(|_| digits.len() <= 77)?;
+        let value = integer(sign, digits)?;
         return value.checked_mul(ten(shift));
     }
     let cut = shift.unsigned_abs() as usize;
@@ -58,14 +62,20 @@ fn scaled(digits: &str, shift: i32) -> Option<i256> {
     let value = if kept.is_empty() {
         i256::ZERO
     } else {
-        i256::from_string(kept).filter(|_| kept.len() <= 77)?
+        integer(sign, kept)?
     };
-    let up = rest.as_bytes().first().is_some_and(|digit| *digit >= b'5');
-    if up {
-        value.checked_add(i256::ONE)
-    } else {
-        Some(value)
+    let away = rest.as_bytes().first().is_some_and(|digit| *digit >= b'5');
+    match sign {
+        _ if !away => Some(value),
+        "-" => value.checked_sub(i256::ONE),
+        _ => value.checked_add(i256::ONE),
     }
+}
+
+/// The least number of 256 bits has no positive counterpart, so the sign belongs to the digits.
+fn integer(sign: &str, digits: &str) -> Option<i256> {
+    // 256 bits hold 77 digits at most.
+    i256::from_string(&format!("{sign}{digits}")).filter(|_| digits.len() <= 77)
 }
 
 /// 10^digits, at most 10^76.
@@ -201,6 +211,8 @@ mod tests {
         }
         let most = "578960446186580977117854925043439539266.34992332820282019728792003956564819967";
         assert_eq!(at(most, 38), Some(Some(i256::MAX.to_string())));
+        let least = "-578960446186580977117854925043439539266.34992332820282019728792003956564819968";
+        assert_eq!(at(least, 38), Some(Some(i256::MIN.to_string())));
         for beyond in [
             "1e99999999",
             "578960446186580977117854925043439539266.34992332820282019728792003956564819968",

@@ -6,7 +6,6 @@ pub(crate) mod civil;
 pub(crate) mod interval;
 #[allow(dead_code, reason = "insertAll comes next")]
 pub(crate) mod json;
-#[allow(dead_code, reason = "protobuf rows read them all")]
 pub(crate) mod literal;
 pub(crate) mod picoseconds;
 pub(crate) mod range;

@@ -10,6 +10,7 @@ mod data_dir;
 mod docs;
 mod grpc;
 mod malformed;
+mod message;
 mod model;
 mod rows;
 mod sever;

@@ -13,12 +13,15 @@ mod appends;
 mod arrow;
 mod connections;
 mod faults;
+mod missing;
+mod protobuf;
 mod quotas;
 mod schemas;
 mod shell;
 mod streams;
 mod values;
 mod visibility;
+mod writers;
 
 /// A fact about the service.
 struct Fact {
@@ -48,6 +51,9 @@ const FACTS: &[&[Fact]] = &[
     shell::FACTS,
     values::FACTS,
     arrow::FACTS,
+    protobuf::FACTS,
+    missing::FACTS,
+    writers::FACTS,
 ];
 
 #[test]
