@@ -32,7 +32,7 @@ pub(crate) enum Command {
     Run(RunArguments),
     /// Say what is wrong with a pipeline's SQL and options, without running it.
     Check(CheckArguments),
-    /// Be BigQuery: the Storage Write API and the REST API, in memory, until stopped.
+    /// Be BigQuery: the Storage Write API and the REST API, in memory or on a data directory, until stopped.
     Emulator(EmulatorArguments),
     /// Run a SELECT and print its rows.
     Query(QueryArguments),
@@ -89,28 +89,49 @@ pub(crate) struct CheckArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  arroyo-bigquery emulator
-  arroyo-bigquery emulator --project demo --dataset geology
-  arroyo-bigquery emulator --tls cert.pem key.pem --faults plan.json")]
+  arroyo-bigquery emulator --dataset geology
+  arroyo-bigquery emulator --data-dir ./bigquery --project demo --dataset geology:europe-west3
+  arroyo-bigquery emulator --faults plan.json --latency 40ms
+  arroyo-bigquery emulator --switches switches.json --tls cert.pem key.pem
+
+Google's clients for Python and Node send REST there with BIGQUERY_EMULATOR_HOST=http://127.0.0.1:9050, Go's with that endpoint. The Write API's
+clients take the address of a plaintext gRPC channel.")]
 pub(crate) struct EmulatorArguments {
-    /// Where the Storage Write API listens.
+    /// Where the Storage Write API listens; port 0 takes a free one.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9060")]
     pub(crate) grpc: SocketAddr,
-    /// Where the REST API listens.
+    /// Where the REST API listens; port 0 takes a free one.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9050")]
     pub(crate) http: SocketAddr,
-    /// A project for the datasets that are made at the start.
+    /// Keep datasets, tables, rows and streams here, so that the next emulator goes on with them [default: in memory].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// The project of the datasets that are made at the start.
     #[arg(long, default_value = "demo")]
     pub(crate) project: String,
-    /// Make this dataset at the start; may be repeated.
-    #[arg(long)]
-    pub(crate) dataset: Vec<String>,
+    /// Make this dataset at the start, in the US or in this location, unless it is there; may be repeated.
+    #[arg(long, value_name = "NAME[:LOCATION]", value_parser = dataset)]
+    pub(crate) dataset: Vec<DatasetArgument>,
     /// Serve both over TLS with this certificate and key (PEM files).
     #[arg(long, num_args = 2, value_names = ["CERT", "KEY"])]
     pub(crate) tls: Option<Vec<PathBuf>>,
-    /// What goes wrong: a JSON file.
+    /// What goes wrong: a JSON file, see docs/faults.md.
     #[arg(long, value_name = "FILE")]
     pub(crate) faults: Option<PathBuf>,
+    /// What BigQuery may answer one way or another, and its limits: a JSON file with some of the emulator's switches.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) switches: Option<PathBuf>,
+    /// A round trip that is added to every answer of the Storage Write API.
+    #[arg(long, value_name = "TIME", value_parser = any_duration)]
+    pub(crate) latency: Option<Duration>,
+}
+
+/// A dataset to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DatasetArgument {
+    pub(crate) name: String,
+    /// As given.
+    pub(crate) location: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -168,9 +189,24 @@ pub(crate) enum CheckpointCommand {
 
 /// `1s`, `500 ms`, `1m 30s`.
 fn duration(text: &str) -> Result<Duration, String> {
-    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let duration = any_duration(text)?;
     if duration < Duration::from_millis(10) {
         return Err("it must be at least 10ms".into());
     }
     Ok(duration)
+}
+
+fn any_duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| error.to_string())
+}
+
+/// `name` or `name:location`.
+fn dataset(text: &str) -> Result<DatasetArgument, String> {
+    let (name, location) = match text.split_once(':') {
+        Some((_, "")) => return Err("the location is missing".into()),
+        Some((name, location)) => (name, Some(location.to_owned())),
+        None => (text, None),
+    };
+    let name = name.to_owned();
+    Ok(DatasetArgument { name, location })
 }

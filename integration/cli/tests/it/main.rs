@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bad_input;
+mod emulator;
 mod examples;
 mod inspect;
 mod kill;

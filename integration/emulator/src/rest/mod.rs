@@ -91,7 +91,10 @@ pub(crate) fn router(service: Service) -> Router {
     Router::new()
         .route("/", get(page::page))
         .route("/bigquery/v2/projects", get(projects::list))
-        .nest("/bigquery/v2/projects/{project}", project)
+        .nest("/bigquery/v2/projects/{project}", project.clone())
+        // Node's client takes BIGQUERY_EMULATOR_HOST for everything before `/projects`, and Go's its endpoint.
+        .route("/projects", get(projects::list))
+        .nest("/projects/{project}", project)
         .nest("/emulator", control::router())
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_path)

@@ -607,3 +607,18 @@ fn the_oldest_jobs_go_first() {
     assert_eq!(jobs.get("p", "0").unwrap_err(), ApiError::not_found("Job p:0"));
     assert_eq!(jobs.get("p", "1").unwrap().id, "1");
 }
+
+#[tokio::test]
+async fn clients_that_leave_out_the_version_are_served() {
+    let world = World::with_rows(3).await;
+    for (path, kind) in [
+        ("/projects", "bigquery#projectList"),
+        ("/projects/p/datasets/d/tables/t", "bigquery#table"),
+    ] {
+        let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        let response = world.router.clone().oneshot(request).await.unwrap();
+        let bytes = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+        let body: Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(body["kind"], kind, "{body}");
+    }
+}
