@@ -825,6 +825,10 @@ fn what_is_known_of_keys_is_there_again() {
         world = World::open(directory.path()).unwrap();
         assert!(length(directory.path()) * 100 < long);
         assert_eq!(world.whole(), whole);
+        // What was put in its place says the same.
+        drop(world);
+        world = World::open(directory.path()).unwrap();
+        assert_eq!(world.whole(), whole);
     }
     assert_eq!(world.visible(), [0, 1, 9, 3]);
     // A lower rank changes nothing, an equal one takes the row to the end.
