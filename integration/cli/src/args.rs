@@ -124,6 +124,9 @@ pub(crate) struct EmulatorArguments {
     /// A round trip that is added to every answer of the Storage Write API.
     #[arg(long, value_name = "TIME", value_parser = any_duration)]
     pub(crate) latency: Option<Duration>,
+    /// Drop rows once they are checked and counted, to measure who sends them: queries find none.
+    #[arg(long)]
+    pub(crate) discard: bool,
 }
 
 /// A dataset to be made.

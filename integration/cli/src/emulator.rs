@@ -35,6 +35,7 @@ fn config(arguments: &EmulatorArguments) -> Result<Config, Failure> {
         grpc: arguments.grpc,
         http: arguments.http,
         data_dir: arguments.data_dir.clone(),
+        discard: arguments.discard,
         ..Config::default()
     };
     if let Some([cert, key]) = arguments.tls.as_deref() {

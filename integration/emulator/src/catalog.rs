@@ -338,6 +338,20 @@ impl Catalog {
             .ok_or_else(|| CatalogError::WrongColumns(Entity::Table(name.clone())))
     }
 
+    /// Counts visible rows that are not kept, and says how many there were before.
+    pub(crate) fn pass_rows(
+        &mut self,
+        name: &TableRef,
+        rows: u64,
+        now: Millis,
+        revision: u64,
+    ) -> Result<u64, CatalogError> {
+        let table = self.touch(name, now, revision)?;
+        let before = table.rows.count();
+        table.rows.pass(rows);
+        Ok(before)
+    }
+
     /// Changes visible rows by their table's primary key.
     pub(crate) fn change_rows(
         &mut self,

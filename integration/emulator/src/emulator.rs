@@ -51,6 +51,8 @@ pub struct Config {
     /// Keeps datasets, tables, rows and streams in this directory, so that the next emulator on it goes on with them;
     /// `None` keeps them in memory. Every change is on disk before it is answered.
     pub data_dir: Option<PathBuf>,
+    /// Drops rows once they are checked and counted ([`Machine::discard_rows`]).
+    pub discard: bool,
 }
 
 /// A running emulator. Dropping it stops it at once; [`Emulator::shutdown`] waits.
@@ -93,6 +95,9 @@ pub enum StartError {
     /// The data directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
+    /// Rows cannot both be kept and be dropped.
+    #[error("rows cannot be discarded and kept in a data directory: give only one of the two")]
+    DiscardKept,
 }
 
 impl Emulator {
@@ -176,12 +181,18 @@ impl Handle {
     /// An emulator that listens nowhere: for a simulation, which gives it connections by [`Handle::serve`].
     ///
     /// # Errors
-    /// [`StartError::Faults`], [`StartError::DataDir`].
+    /// [`StartError::Faults`], [`StartError::DataDir`], [`StartError::DiscardKept`].
     pub fn new(config: &Config) -> Result<Self, StartError> {
         config.faults.check()?;
         let seed = config.seed.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128());
         let mut machine = Machine::new(config.switches.clone(), config.faults.clone(), seed);
+        if config.discard {
+            machine.discard_rows();
+        }
         let directory = config.data_dir.as_deref();
+        if config.discard && directory.is_some() {
+            return Err(StartError::DiscardKept);
+        }
         let last = directory
             .map(|directory| journal::open(directory, &mut machine))
             .transpose()?;
@@ -365,6 +376,7 @@ impl Default for Config {
             clock: None,
             seed: None,
             data_dir: None,
+            discard: false,
         }
     }
 }

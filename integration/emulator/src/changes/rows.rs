@@ -104,6 +104,11 @@ impl TableRows {
         Ok(())
     }
 
+    /// Counts rows that are not kept.
+    pub(crate) fn pass(&mut self, rows: u64) {
+        self.count += rows;
+    }
+
     /// The same rows, each batch made another by `map`, which keeps rows and keys.
     ///
     /// # Errors

@@ -96,6 +96,13 @@ impl Machine {
         self.state.catalog()
     }
 
+    /// From now on rows are checked and counted as ever, and then dropped: for measurements of who sends them, which
+    /// must not end in a full memory. Streams, offsets and row counts are those of a machine that keeps rows; queries
+    /// and readers find none. Rows upserted by key are kept.
+    pub fn discard_rows(&mut self) {
+        self.state.discard_rows();
+    }
+
     /// What became visible, in order.
     pub fn visible(&self) -> &VisibilityLog {
         &self.visible

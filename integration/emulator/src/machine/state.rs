@@ -16,6 +16,8 @@ pub(crate) struct State {
     /// By full name.
     streams: BTreeMap<String, Stream>,
     streams_ever: u64,
+    /// Rows are counted and dropped.
+    discards: bool,
 }
 
 /// What became visible; or what about an effect contradicts the state.
@@ -35,6 +37,11 @@ impl State {
     /// How many streams were ever created.
     pub(crate) fn streams_ever(&self) -> u64 {
         self.streams_ever
+    }
+
+    /// From now on rows that are appended or published are counted and dropped.
+    pub(super) fn discard_rows(&mut self) {
+        self.discards = true;
     }
 
     /// Lets an effect happen.
@@ -82,9 +89,14 @@ impl State {
                 at_ms,
                 revision,
             } => {
+                let discards = self.discards;
                 let stands = self.stream_mut(stream)?;
                 stands.traffic_ms = *at_ms;
-                stands.hold(rows.clone());
+                if discards {
+                    stands.pass(rows.num_rows() as u64);
+                } else {
+                    stands.hold(rows.clone());
+                }
                 if *visible {
                     return self.flush(stream, u64::MAX, *at_ms, *revision);
                 }
@@ -135,16 +147,19 @@ impl State {
     }
 
     fn publish(&mut self, table: &TableRef, rows: &RecordBatch, at_ms: Millis, revision: u64) -> Applied {
-        let from = self
-            .catalog
-            .push_rows(table, rows.clone(), at_ms, revision)
-            .map_err(|error| error.to_string())?;
+        let count = rows.num_rows() as u64;
+        let from = if self.discards {
+            self.catalog.pass_rows(table, count, at_ms, revision)
+        } else {
+            self.catalog.push_rows(table, rows.clone(), at_ms, revision)
+        };
+        let from = from.map_err(|error| error.to_string())?;
         Ok(vec![Visibility {
             at_ms,
             table: table.clone(),
             stream: None,
             from,
-            to: from + rows.num_rows() as u64,
+            to: from + count,
         }])
     }
 
@@ -158,6 +173,11 @@ impl State {
         for batch in stream.publish(to) {
             self.catalog
                 .push_rows(&table, batch, at_ms, revision)
+                .map_err(|error| error.to_string())?;
+        }
+        if self.discards {
+            self.catalog
+                .pass_rows(&table, stream.visible - from, at_ms, revision)
                 .map_err(|error| error.to_string())?;
         }
         Ok(vec![Visibility {

@@ -131,11 +131,20 @@ impl Stream {
         self.held.push_back(rows);
     }
 
+    /// Counts rows at the end that are not kept.
+    pub(super) fn pass(&mut self, rows: u64) {
+        self.end += rows;
+    }
+
     /// Makes rows up to `to` (exclusive, at most the end) visible and hands them out; each row once.
     pub(super) fn publish(&mut self, to: u64) -> Vec<RecordBatch> {
         let mut published = Vec::new();
         while self.visible < to.min(self.end) {
-            let Some(batch) = self.held.pop_front() else { break };
+            let Some(batch) = self.held.pop_front() else {
+                // Those not kept.
+                self.visible = to.min(self.end);
+                break;
+            };
             let wanted = usize::try_from(to - self.visible)
                 .unwrap_or(usize::MAX)
                 .min(batch.num_rows());

@@ -165,12 +165,10 @@ pub(super) async fn data(
         let selected = params
             .text("selectedFields")
             .map(|fields| select(&table.schema, fields));
-        Ok::<_, ApiError>((
-            table.rows().to_vec(),
-            table.row_count(),
-            table.etag(),
-            selected.transpose()?,
-        ))
+        let rows = table.rows().to_vec();
+        // The table may count rows that it does not keep.
+        let total: u64 = rows.iter().map(|batch| batch.num_rows() as u64).sum();
+        Ok::<_, ApiError>((rows, total, table.etag(), selected.transpose()?))
     })?;
     let batches = match selected {
         None => batches,

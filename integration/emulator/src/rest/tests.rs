@@ -252,6 +252,26 @@ async fn rows_of_a_table_come_in_pages() {
 }
 
 #[tokio::test]
+async fn a_table_counts_discarded_rows_and_lists_those_that_are_there() {
+    let world = World::with_rows(2).await;
+    world.shared.with(|machine| {
+        machine.discard_rows();
+        let table = TableRef::new("p", "d", "t");
+        let rows = machine.catalog().table(&table).unwrap().all_rows();
+        machine.publish(&table, rows, NOW).unwrap();
+    });
+    assert_eq!(world.get("datasets/d/tables/t").await["numRows"], "4");
+    let listed = world.get("datasets/d/tables/t/data").await;
+    let expected = json!({
+        "kind": "bigquery#tableDataList",
+        "etag": listed["etag"],
+        "totalRows": "2",
+        "rows": [row(["0", "0.0"]), row(["1", "1.5"])],
+    });
+    assert_eq!(listed, expected);
+}
+
+#[tokio::test]
 async fn a_query_answers_at_once_and_its_job_pages_through_the_rest() {
     let world = World::with_rows(5).await;
     let body = json!({
