@@ -1,4 +1,4 @@
-"""Runs the tests against an emulator that listens, for `run` beside this folder; ends with `N passed, N failed`."""
+"""Runs the tests against an emulator that listens, for `run` beside this folder; writes `N passed, N failed` to a file."""
 
 import argparse
 import faulthandler
@@ -10,7 +10,7 @@ import unittest
 import world
 
 # Seconds after which a test that hangs is shown and all is over.
-LIMIT = 300
+LIMIT = 500
 
 
 def main():
@@ -19,6 +19,7 @@ def main():
     parser.add_argument("--http", required=True, help="host:port of its REST API")
     parser.add_argument("--tool", required=True, help="the arroyo-bigquery program")
     parser.add_argument("--work", required=True, type=pathlib.Path, help="folder for files of the tests")
+    parser.add_argument("--count", required=True, type=pathlib.Path, help="file for the count of the tests")
     parser.add_argument("tests", nargs="*", help="test names, such as test_pipeline.Earthquakes; else all")
     arguments = parser.parse_args()
     # As an exception, so that a pipeline that runs is killed with this process.
@@ -33,7 +34,7 @@ def main():
     total = suite.countTestCases()
     result = unittest.TextTestRunner(verbosity=2, resultclass=Counting).run(suite)
     # Whatever did not pass failed: a skipped test, and those whose class could not be set up, too.
-    print(f"{result.passed} passed, {total - result.passed} failed", flush=True)
+    arguments.count.write_text(f"{result.passed} passed, {total - result.passed} failed\n")
     sys.exit(0 if total > 0 and result.passed == total else 1)
 
 

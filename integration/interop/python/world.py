@@ -3,6 +3,7 @@
 import json
 import pathlib
 import subprocess
+import urllib.request
 
 import grpc
 from google.auth.credentials import AnonymousCredentials
@@ -40,6 +41,15 @@ def connect(write, rest, tool, folder):
     work = folder
     _endpoints = f"'endpoint.grpc' = 'http://{write}', 'endpoint.http' = 'http://{http}'"
     _tool = tool
+
+
+def advance(seconds):
+    """Puts the emulator's clock forward."""
+    order = json.dumps({"advance_ms": seconds * 1000}).encode()
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"http://{http}/emulator/clock", order, headers, method="POST")
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        answer.read()
 
 
 def run_pipeline(name, sql, *arguments):
