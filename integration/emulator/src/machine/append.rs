@@ -10,6 +10,7 @@ use bigquery_write_proto::wire::{
 use prost::Message;
 
 use super::behaviour::Behaviour;
+use super::capture::{RowMode, Taken};
 use super::decode::no_rows;
 use super::delivery::{Delivery, Passage};
 use super::effect::Effect;
@@ -61,6 +62,8 @@ pub(super) struct Connection {
     format: Option<Discriminant<Rows>>,
     /// What a missing value means, where a request does not say it of a column.
     pub(super) missing: Interpretation,
+    /// What its rows do, once they have shown it.
+    pub(super) mode: Option<RowMode>,
     /// It has named two destinations: each request must name its own from then on.
     switched: bool,
     /// Version of the table's columns that it has been told.
@@ -98,6 +101,7 @@ impl Machine {
             writer: None,
             format: None,
             missing: Interpretation::Unspecified,
+            mode: None,
             switched: false,
             told: None,
             answered: 0,
@@ -428,7 +432,7 @@ impl Machine {
     fn append_default(
         &mut self,
         now: Millis,
-        connection: &Connection,
+        connection: &mut Connection,
         request: &AppendRowsRequest,
         target: &Target,
     ) -> Result<Option<u64>, Refusal> {
@@ -439,16 +443,27 @@ impl Machine {
             );
             return Err(Refusal::invalid(text).in_band(true));
         }
-        let rows = self.decode(now, connection, request, target)?;
+        let (taken, mode) = self.decode(now, connection, request, target)?;
+        connection.mode = Some(mode);
         let from = self.table(&target.table)?.row_count();
         if !self.keeps(Behaviour::DefaultStreamVisibleAtOnce) {
             return Ok(None);
         }
-        let effect = Effect::RowsPublished {
-            table: target.table.clone(),
-            rows,
-            at_ms: now,
-            revision: self.catalog().next_revision(),
+        let table = target.table.clone();
+        let (at_ms, revision) = (now, self.catalog().next_revision());
+        let effect = match taken {
+            Taken::Rows(rows) => Effect::RowsPublished {
+                table,
+                rows,
+                at_ms,
+                revision,
+            },
+            Taken::Changes(changes) => Effect::RowsChanged {
+                table,
+                changes,
+                at_ms,
+                revision,
+            },
         };
         self.apply(&effect)?;
         Ok((!self.keeps(Behaviour::DefaultStreamAnswersNoOffset)).then_some(from))
@@ -655,6 +670,7 @@ impl Connection {
             // Another destination brings its own schema.
             self.writer = None;
             self.told = None;
+            self.mode = None;
         }
         // On an application stream only the connection's first schema counts.
         let first_counts = if target.default {

@@ -259,6 +259,28 @@ behaviours! {
     /// Arrow fields that are not nullable fit nullable columns.
     NonNullableFieldsTaken,
 
+    // Changes by primary key (write-api.md 6).
+    /// UPSERT and DELETE are taken.
+    UpsertsTaken,
+    /// Only a table with a primary key takes them.
+    UpsertNeedsPrimaryKey,
+    /// Only the default stream takes them.
+    ChangesOnDefaultStreamOnly,
+    /// A connection inserts rows or changes rows, not both.
+    OneModePerConnection,
+    /// What is no change type is refused.
+    ChangeTypesChecked,
+    /// The higher sequence number wins; unlearned, the later arrival.
+    SequenceDecides,
+    /// What is no sequence number is refused.
+    SequenceNumbersChecked,
+    /// A delete needs the columns of the key alone.
+    DeleteNeedsKeyOnly,
+    /// A delete is remembered; unlearned, a late upsert of lower rank brings the row back.
+    DeletesRemembered,
+    /// Tables with more than 2,000 top-level columns take no changes.
+    WideTablesTakeNoChanges,
+
     // The emulator's own.
     /// Fault plans are followed.
     FaultsFire,

@@ -7,12 +7,12 @@ use bigquery_write_proto::wire::AppendRowsRequest;
 use super::Machine;
 use super::append::Connection;
 use super::behaviour::Behaviour;
+use super::capture::{self, RowMode, Taken};
 use super::names::Target;
-use super::refusal::{Code, Refusal};
+use super::refusal::Refusal;
 use crate::catalog::Millis;
 use crate::defaults::Moment;
-use crate::rows::{Missing, Serialized, change_refused};
-use crate::schema::conform;
+use crate::rows::{Missing, Serialized};
 
 impl Machine {
     /// Whether the stream takes these rows; where it ends, and where the connection believes that it does.
@@ -26,34 +26,48 @@ impl Machine {
     ) -> Result<RecordBatch, Refusal> {
         if self.switches.offset_before_schema {
             self.check_offset(target, ends, request.offset)?;
-            self.decode(now, connection, request, target)
+            self.decode_rows(now, connection, request, target)
         } else {
-            let decoded = self.decode(now, connection, request, target)?;
+            let decoded = self.decode_rows(now, connection, request, target)?;
             self.check_offset(target, ends, request.offset)?;
             Ok(decoded)
         }
     }
 
-    /// The rows in the form of the table as it is.
-    pub(super) fn decode(
+    /// The same of an application's stream, whose rows only add to the table.
+    fn decode_rows(
         &mut self,
         now: Millis,
         connection: &Connection,
         request: &AppendRowsRequest,
         target: &Target,
     ) -> Result<RecordBatch, Refusal> {
+        match self.decode(now, connection, request, target)?.0 {
+            Taken::Rows(rows) => Ok(rows),
+            Taken::Changes(changes) => Ok(changes.upserts),
+        }
+    }
+
+    /// The rows in the form of the table as it is, and what they do to it.
+    pub(super) fn decode(
+        &mut self,
+        now: Millis,
+        connection: &Connection,
+        request: &AppendRowsRequest,
+        target: &Target,
+    ) -> Result<(Taken, RowMode), Refusal> {
         let mut random = self.random.clone();
         let mut moment = Moment {
             now_ms: now,
             random: &mut random,
         };
-        let rows = self.read(connection, request, target, &mut moment)?;
+        let (taken, mode) = self.read(connection, request, target, &mut moment)?;
         self.random = random;
-        let empty = rows.num_rows() == 0 && !self.switches.zero_rows_accepted;
+        let empty = taken.len() == 0 && !self.switches.zero_rows_accepted;
         if empty && self.keeps(Behaviour::EmptyAppendRefused) {
             return Err(no_rows(&target.name).in_band(true));
         }
-        Ok(rows)
+        Ok((taken, mode))
     }
 
     fn read(
@@ -62,7 +76,7 @@ impl Machine {
         request: &AppendRowsRequest,
         target: &Target,
         moment: &mut Moment<'_>,
-    ) -> Result<RecordBatch, Refusal> {
+    ) -> Result<(Taken, RowMode), Refusal> {
         // The connection has seen to both.
         let (Some(writer), Some(rows)) = (&connection.writer, &request.rows) else {
             return Err(no_rows(&target.name));
@@ -76,15 +90,11 @@ impl Machine {
         }
         let by_column = &request.missing_value_interpretations;
         let missing = Missing::of(schema, by_column, connection.missing, switches, stream)?;
+        let changes = writer.says_changes() && self.keeps(Behaviour::DeleteNeedsKeyOnly);
+        let relaxed = (changes && target.default).then(|| capture::relaxed(schema, table));
+        let schema = relaxed.as_ref().unwrap_or(schema);
         let decoded = writer.decode(Serialized::of(rows), schema, &missing, moment, switches, stream)?;
-        // write-api.md 6: INSERT is what every row is; anything else needs a connection that changes rows by key.
-        let known = self.keeps(Behaviour::InsertIsNoChange);
-        let inserts = |kind: Option<&str>| kind.is_none_or(|kind| kind == "INSERT" && known);
-        let all_inserts = decoded.change_types.iter().flatten().all(inserts);
-        if !all_inserts {
-            return Err(change_refused(stream).in_band(switches.schema_error_in_band));
-        }
-        conform(&decoded.rows, &table.schema).map_err(|error| Refusal::new(Code::Internal, error.to_string()))
+        capture::sort(&decoded, connection.mode, table, target, switches)
     }
 }
 

@@ -28,6 +28,7 @@ pub use switches::{FlushBelow, FlushUnset, MissingTable, Switches};
 
 mod append;
 mod behaviour;
+mod capture;
 mod changes;
 mod decode;
 mod delivery;

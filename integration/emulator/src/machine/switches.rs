@@ -66,6 +66,9 @@ pub struct Switches {
     /// Memory that one request's protobuf rows may take when they are read; a few bytes can stand for many. Default
     /// 1 GiB. Not BigQuery's limit but the emulator's.
     pub max_decoded_bytes: u64,
+    /// What a table without a primary key says to an UPSERT. Default no: a text about the key; with yes, that
+    /// `_change_type` is an extra field, as one report has it (debezium-server-bigquery #268).
+    pub upsert_without_key_is_extra_field: bool,
     /// What a missing table answers. Default `not_found`; PERMISSION_DENIED is seen as well (write-api.md 3.4).
     pub missing_table: MissingTable,
     /// Is the routing header needed where the location is not US? Default yes (write-api.md 3.7).
@@ -151,6 +154,7 @@ impl Default for Switches {
             schema_error_in_band: false,
             unlisted_arrow_types: false,
             max_decoded_bytes: 1 << 30,
+            upsert_without_key_is_extra_field: false,
             missing_table: MissingTable::NotFound,
             routing_header_required: true,
             reconnect_after_requests: 10,

@@ -54,7 +54,6 @@ pub(crate) struct Decoded {
     /// `_CHANGE_TYPE` of each, if the writer has it. Only protobuf rows do (write-api.md 6).
     pub(crate) change_types: Option<StringArray>,
     /// `_CHANGE_SEQUENCE_NUMBER` of each, if the writer has it.
-    #[expect(dead_code, reason = "upserts and deletes will read it")]
     pub(crate) sequence_numbers: Option<StringArray>,
 }
 
@@ -77,6 +76,14 @@ impl Writer {
                 read.map_err(|error| error.refusal(stream))
             }
         })
+    }
+
+    /// Whether its rows can say that they change others (write-api.md 6).
+    pub(crate) fn says_changes(&self) -> bool {
+        match self {
+            Self::Arrow(_) => false,
+            Self::Proto(descriptor) => descriptor.says_changes(),
+        }
     }
 
     /// What a connection is told whose first request has no writer schema.
@@ -245,12 +252,12 @@ impl RowErrors {
         }
     }
 
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.errors.is_empty()
     }
 
     /// As these switches have it.
-    fn refused(self, switches: &Switches, stream: &str) -> Refusal {
+    pub(crate) fn refused(self, switches: &Switches, stream: &str) -> Refusal {
         let mut refusal = self
             .refusal(stream)
             .in_band(switches.keeps(Behaviour::RowErrorsInBand));

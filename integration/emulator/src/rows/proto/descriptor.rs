@@ -7,6 +7,8 @@ use super::source::{EnumSource, FieldSource, MAX_NAME, MessageSource, Source};
 use crate::machine::{Behaviour, Switches};
 
 /// STRUCTs in STRUCTs, as deep as BigQuery has them, and the row itself.
+/// Says what a row does; in rows only, never in tables (write-api.md 6).
+pub(super) const CHANGE_TYPE: &str = "_change_type";
 const MAX_DEPTH: usize = 16;
 /// Faults told at once.
 const MAX_FAULTS: usize = 20;
@@ -17,6 +19,16 @@ pub(crate) struct Descriptor {
     /// The root first.
     messages: Vec<Message>,
     enums: Vec<Enum>,
+}
+
+impl Descriptor {
+    /// Whether it has a field `_CHANGE_TYPE`.
+    pub(in crate::rows) fn says_changes(&self) -> bool {
+        let fields = self.messages.first().into_iter().flat_map(|root| &root.fields);
+        fields
+            .map(|field| field.column_name.as_ref().unwrap_or(&field.name))
+            .any(|name| name.eq_ignore_ascii_case(CHANGE_TYPE))
+    }
 }
 
 /// A message type.

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use super::descriptor::{Descriptor, Enum, Field, FieldKind, Label};
+use super::descriptor::{CHANGE_TYPE, Descriptor, Enum, Field, FieldKind, Label};
 use super::raw::{Raw, Scalar};
 use crate::machine::{Behaviour, Switches};
 use crate::rows::fit::Misfit;
 use crate::schema::{Column, Kind, Mode, RangeElement};
 
 /// Columns that only rows have, not tables: what to do with the row (write-api.md 6).
-const PSEUDO_COLUMNS: [&str; 2] = ["_change_type", "_change_sequence_number"];
+const PSEUDO_COLUMNS: [&str; 2] = [CHANGE_TYPE, "_change_sequence_number"];
 
 /// How a message's fields go to the columns of a table, a STRUCT or a RANGE.
 #[derive(Debug)]

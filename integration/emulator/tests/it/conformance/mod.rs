@@ -11,6 +11,7 @@ use crate::world::UNLEARNED;
 
 mod appends;
 mod arrow;
+mod changes;
 mod connections;
 mod faults;
 mod missing;
@@ -54,6 +55,7 @@ const FACTS: &[&[Fact]] = &[
     protobuf::FACTS,
     missing::FACTS,
     writers::FACTS,
+    changes::FACTS,
 ];
 
 #[test]
