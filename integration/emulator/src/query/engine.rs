@@ -16,9 +16,10 @@ use datafusion::sql::parser::Statement as EngineStatement;
 use datafusion::sql::sqlparser::ast::{Query, Statement};
 use futures::TryStreamExt as _;
 
+use crate::catalog::Millis;
 use crate::query::identifiers::{Spelling, apply_outputs, name_outputs};
 use crate::query::snapshot::Snapshot;
-use crate::query::{QueryError, QueryOutput, expressions, tables, types};
+use crate::query::{QueryError, QueryOutput, expressions, scalar, tables, types, unnest};
 
 /// Memory for sorts, joins and aggregates of one query, in bytes.
 const MEMORY: usize = 512 << 20;
@@ -29,6 +30,7 @@ const LARGEST_RESULT: usize = 512 << 20;
 pub(super) async fn run(
     mut query: Box<Query>,
     tables: Vec<Snapshot>,
+    now: Millis,
     columns_only: bool,
 ) -> Result<QueryOutput, QueryError> {
     let context = context().map_err(|error| explain(&error, &tables))?;
@@ -41,7 +43,8 @@ pub(super) async fn run(
             .map_err(|error| explain(&error, &tables))?;
     }
     let outputs = name_outputs(&mut query)?;
-    expressions::translate(&mut query);
+    unnest::rewrite(&mut query);
+    expressions::translate(&mut query, now);
     spelling.apply(&mut query)?;
     let plan = plan(&context, query, &tables).await?;
     let (result, batches) = if columns_only {
@@ -61,7 +64,11 @@ fn context() -> Result<SessionContext, DataFusionError> {
         .with_memory_limit(MEMORY, 1.0)
         .build_arc()?;
     let config = SessionConfig::new().with_target_partitions(1);
-    Ok(SessionContext::new_with_config_rt(config, runtime))
+    let context = SessionContext::new_with_config_rt(config, runtime);
+    for function in scalar::functions() {
+        context.register_udf(function);
+    }
+    Ok(context)
 }
 
 fn provider(table: &Snapshot, spelling: &mut Spelling) -> Result<MemTable, DataFusionError> {
@@ -136,8 +143,8 @@ fn explain(error: &DataFusionError, snapshot: &[Snapshot]) -> QueryError {
         DataFusionError::ResourcesExhausted(text) => QueryError::Resources(text.clone()),
         DataFusionError::Internal(text) => QueryError::Internal(text.clone()),
         DataFusionError::NotImplemented(text) if text.contains("does not support logical expression") => {
-            let text = "Subqueries that refer to columns of the query around them, as in FROM t, \
-                        UNNEST(t.list), are not supported by this emulator";
+            let text = "Subqueries that refer to columns of the query around them, as in (SELECT ... FROM \
+                        UNNEST(t.list)), are not supported by this emulator";
             QueryError::Invalid(text.to_owned())
         }
         DataFusionError::Plan(text) if text.starts_with("Invalid function '") => {

@@ -1,22 +1,27 @@
-//! Types, literals and functions of BigQuery's dialect, in DataFusion's words.
+//! Types, literals and operators of BigQuery's dialect, in DataFusion's words.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, CaseWhen, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-    OrderBy, OrderByExpr, OrderByKind, Query, TimezoneInfo, UnaryOperator, Value, VisitMut, VisitorMut,
-    WindowType,
+    AccessExpr, ArrayElemTypeDef, BinaryOperator, DataType, ExactNumberInfo, Expr, Function,
+    FunctionArgumentClause, FunctionArguments, OrderBy, OrderByExpr, OrderByKind, Query, Subscript,
+    TimezoneInfo, UnaryOperator, Value, VisitMut, VisitorMut, WindowType,
 };
 
-/// Rewrites what DataFusion spells differently. What is not known here goes on as it is.
-pub(super) fn translate(query: &mut Query) {
-    if let ControlFlow::Break(never) = query.visit(&mut Translator) {
+use crate::catalog::Millis;
+use crate::query::functions::{self, call, plain_args};
+
+/// Rewrites what DataFusion spells differently. What is not known here goes on as it is. Functions of the time see
+/// `now`.
+pub(super) fn translate(query: &mut Query, now: Millis) {
+    if let ControlFlow::Break(never) = query.visit(&mut Translator { now }) {
         match never {}
     }
 }
 
-struct Translator;
+struct Translator {
+    now: Millis,
+}
 
 impl VisitorMut for Translator {
     type Break = std::convert::Infallible;
@@ -53,21 +58,69 @@ impl VisitorMut for Translator {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         match expr {
+            Expr::TypedString {
+                data_type: DataType::JSON,
+                value,
+            } => *expr = call("parse_json", vec![Expr::value(value.clone())]),
             Expr::Cast { data_type, .. } | Expr::TypedString { data_type, .. } => translate_type(data_type),
             Expr::InUnnest {
                 expr: value,
                 array_expr,
                 negated,
             } => *expr = in_unnest(value, array_expr, *negated),
+            // DataFusion divides integers without a fraction.
+            Expr::BinaryOp {
+                left,
+                op: BinaryOperator::Divide,
+                right,
+            } => *expr = call("divide", vec![(**left).clone(), (**right).clone()]),
+            Expr::CompoundFieldAccess { access_chain, .. } => access_chain.iter_mut().for_each(subscript),
             Expr::Function(function) => {
                 order_nulls_within(function);
-                if let Some(other) = translate_function(function) {
+                if let Some(other) = functions::translate(function, self.now) {
                     *expr = other;
                 }
             }
             _ => {}
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// `a[OFFSET(n)]`, `a[SAFE_OFFSET(n)]` and `a[n]` count from 0, `a[ORDINAL(n)]` and DataFusion's `a[n]` from 1. Beyond the end
+/// there is NULL here.
+fn subscript(access: &mut AccessExpr) {
+    let AccessExpr::Subscript(Subscript::Index { index }) = access else {
+        return;
+    };
+    let from_zero = |index: &Expr| Expr::BinaryOp {
+        left: Box::new(index.clone()),
+        op: BinaryOperator::Plus,
+        right: Box::new(Expr::value(Value::Number("1".to_owned(), false))),
+    };
+    if let Expr::Function(function) = &*index
+        && let Some([position]) = plain_args(function).as_deref()
+    {
+        match function.name.to_string().to_ascii_lowercase().as_str() {
+            "offset" | "safe_offset" => *index = from_zero(position),
+            "ordinal" | "safe_ordinal" => *index = position.clone(),
+            _ => {}
+        }
+    } else if matches!(index, Expr::Value(value) if matches!(value.value, Value::Number(..))) {
+        *index = from_zero(index);
+    }
+}
+
+/// `a IN UNNEST(b)` is `array_has(b, a)`.
+fn in_unnest(value: &Expr, array: &Expr, negated: bool) -> Expr {
+    let has = call("array_has", vec![array.clone(), value.clone()]);
+    if negated {
+        Expr::UnaryOp {
+            op: UnaryOperator::Not,
+            expr: Box::new(has),
+        }
+    } else {
+        has
     }
 }
 
@@ -128,144 +181,8 @@ fn translate_type(data_type: &mut DataType) {
 }
 
 /// BigQuery's TIMESTAMP: a point in time, in microseconds.
-fn timestamp() -> DataType {
+pub(super) fn timestamp() -> DataType {
     DataType::Timestamp(Some(6), TimezoneInfo::WithTimeZone)
-}
-
-/// Renames a function, or says by which expression it is replaced.
-fn translate_function(function: &mut Function) -> Option<Expr> {
-    let name = match function.name.0.as_slice() {
-        [only] => only.as_ident()?.value.to_lowercase(),
-        _ => return None,
-    };
-    match name.as_str() {
-        "any_value" => rename(function, "first_value"),
-        "logical_and" => rename(function, "bool_and"),
-        "logical_or" => rename(function, "bool_or"),
-        "approx_count_distinct" => rename(function, "approx_distinct"),
-        "timestamp_seconds" => rename(function, "to_timestamp_seconds"),
-        "timestamp_millis" => rename(function, "to_timestamp_millis"),
-        "timestamp_micros" => rename(function, "to_timestamp_micros"),
-        "countif" => count_if(function),
-        "if" => return if_expression(function),
-        "unix_micros" => return unix_micros(function),
-        "date" => return cast_only(function, DataType::Date),
-        "datetime" => return cast_only(function, DataType::Timestamp(Some(6), TimezoneInfo::None)),
-        "timestamp" => return cast_only(function, timestamp()),
-        "datetime_trunc" | "date_trunc" | "timestamp_trunc" => trunc(function),
-        _ => {}
-    }
-    None
-}
-
-/// `a IN UNNEST(b)` is `array_has(b, a)`.
-fn in_unnest(value: &Expr, array: &Expr, negated: bool) -> Expr {
-    let has = call("array_has", vec![array.clone(), value.clone()]);
-    if negated {
-        Expr::UnaryOp {
-            op: UnaryOperator::Not,
-            expr: Box::new(has),
-        }
-    } else {
-        has
-    }
-}
-
-fn call(name: &str, args: Vec<Expr>) -> Expr {
-    let args = args
-        .into_iter()
-        .map(FunctionArgExpr::Expr)
-        .map(FunctionArg::Unnamed);
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: args.collect(),
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
-}
-
-fn rename(function: &mut Function, name: &str) {
-    function.name = ObjectName::from(vec![Ident::new(name)]);
-}
-
-/// `COUNTIF(x)` is `COUNT(*) FILTER (WHERE x)`.
-fn count_if(function: &mut Function) {
-    if let Some(args) = plain_args(function)
-        && let [condition] = args.as_slice()
-    {
-        function.filter = Some(Box::new(condition.clone()));
-        set_args(function, vec![FunctionArgExpr::Wildcard]);
-        rename(function, "count");
-    }
-}
-
-/// `IF(a, b, c)` is `CASE WHEN a THEN b ELSE c END`.
-fn if_expression(function: &Function) -> Option<Expr> {
-    let [condition, result, other] = plain_args(function)?.try_into().ok()?;
-    Some(Expr::Case {
-        operand: None,
-        conditions: vec![CaseWhen { condition, result }],
-        else_result: Some(Box::new(other)),
-    })
-}
-
-fn unix_micros(function: &Function) -> Option<Expr> {
-    Some(cast(cast_only(function, timestamp())?, DataType::BigInt(None)))
-}
-
-/// `DATE(x)` is `CAST(x AS DATE)`. With more arguments it is something else.
-fn cast_only(function: &Function, data_type: DataType) -> Option<Expr> {
-    let [value] = plain_args(function)?.try_into().ok()?;
-    Some(cast(value, data_type))
-}
-
-/// `TIMESTAMP_TRUNC(x, DAY)` is `date_trunc('day', x)`.
-fn trunc(function: &mut Function) {
-    if let Some(args) = plain_args(function)
-        && let [value, Expr::Identifier(part)] = args.as_slice()
-    {
-        let part = Expr::value(Value::SingleQuotedString(part.value.to_lowercase()));
-        set_args(
-            function,
-            vec![FunctionArgExpr::Expr(part), FunctionArgExpr::Expr(value.clone())],
-        );
-        rename(function, "date_trunc");
-    }
-}
-
-fn cast(expr: Expr, data_type: DataType) -> Expr {
-    Expr::Cast {
-        kind: CastKind::Cast,
-        expr: Box::new(expr),
-        data_type,
-        format: None,
-    }
-}
-
-/// The arguments, if they are expressions and nothing else.
-pub(super) fn plain_args(function: &Function) -> Option<Vec<Expr>> {
-    let FunctionArguments::List(list) = &function.args else {
-        return None;
-    };
-    let plain = |arg: &FunctionArg| match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-        _ => None,
-    };
-    list.args.iter().map(plain).collect()
-}
-
-fn set_args(function: &mut Function, args: Vec<FunctionArgExpr>) {
-    if let FunctionArguments::List(list) = &mut function.args {
-        list.args = args.into_iter().map(FunctionArg::Unnamed).collect();
-    }
 }
 
 #[cfg(test)]
@@ -319,7 +236,7 @@ mod tests {
             ),
         ] {
             let mut query = tables::parse_sql(&format!("SELECT {sql}")).unwrap();
-            translate(&mut query);
+            translate(&mut query, 0);
             assert_eq!(query.to_string(), format!("SELECT {want}"), "{sql}");
         }
     }

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, ExceptSelectItem, Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectName,
     ObjectNamePart, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableAlias,
-    TableAliasColumnDef, TableFactor, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    TableAliasColumnDef, TableFactor, Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 
 use crate::query::QueryError;
@@ -271,6 +271,9 @@ impl VisitorMut for Identifiers<'_> {
             Expr::Identifier(ident) => self.spelling.fix(ident),
             Expr::CompoundIdentifier(path) => path.iter_mut().for_each(|ident| self.spelling.fix(ident)),
             Expr::Named { name, .. } => self.spelling.fix(name),
+            Expr::CompoundFieldAccess { access_chain, .. } => {
+                access_chain.iter_mut().for_each(|access| self.field(access));
+            }
             Expr::QualifiedWildcard(name, _) => self.spelling.fix_name(name),
             _ => {}
         }
@@ -321,6 +324,14 @@ impl Identifiers<'_> {
         }
         for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
             self.join(join);
+        }
+    }
+
+    /// `.name` behind an expression: DataFusion takes it as text.
+    fn field(&mut self, access: &mut AccessExpr) {
+        if let AccessExpr::Dot(Expr::Identifier(ident)) = access {
+            let name = self.spelling.of(&ident.value);
+            *access = AccessExpr::Dot(Expr::value(Value::SingleQuotedString(name)));
         }
     }
 

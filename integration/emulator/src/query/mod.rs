@@ -23,14 +23,18 @@ mod ddl;
 mod engine;
 mod execute;
 mod expressions;
+mod functions;
 mod identifiers;
 mod information;
+mod json_text;
 mod names;
 mod parameters;
+mod scalar;
 mod snapshot;
 mod tables;
 mod text;
 mod types;
+mod unnest;
 
 pub(crate) use parameters::Parameters;
 
@@ -299,8 +303,9 @@ impl Scope {
         let taken = self
             .shared
             .with(|machine| snapshot::take(machine.catalog(), names, &mut Vec::new()))?;
-        let tables = snapshot::read(taken, self.dry_run).await?;
-        engine::run(query, tables, self.dry_run).await
+        let now = self.shared.now();
+        let tables = snapshot::read(taken, now, self.dry_run).await?;
+        engine::run(query, tables, now, self.dry_run).await
     }
 
     /// The columns of a view's query, which must not read the view itself.
@@ -309,7 +314,7 @@ impl Scope {
         let taken = self
             .shared
             .with(|machine| view.complete(machine.catalog(), &mut Vec::new()))?;
-        let output = snapshot::read(vec![taken], true).await?.pop();
+        let output = snapshot::read(vec![taken], self.shared.now(), true).await?.pop();
         output
             .map(|snapshot| snapshot.schema)
             .ok_or_else(|| internal("the view is gone"))

@@ -173,10 +173,7 @@ impl Tokens {
                 number => number.to_string(),
             },
             "FLOAT64" => text.parse::<f64>().map_err(|_| bad())?.to_string(),
-            "NUMERIC" | "BIGNUMERIC" => {
-                let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
-                number.map(|_| text.to_owned()).ok_or_else(bad)?
-            }
+            "NUMERIC" | "BIGNUMERIC" => plain(text).ok_or_else(bad)?,
             "DATE" => date(text).ok_or_else(bad)?.to_string(),
             "TIME" => time(text).ok_or_else(bad)?.format("%H:%M:%S%.6f").to_string(),
             "DATETIME" => {
@@ -280,6 +277,30 @@ fn type_name(kind: &Value) -> Result<&'static str, String> {
     })
 }
 
+/// A decimal without an exponent.
+fn plain(text: &str) -> Option<String> {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let exponent: i32 = exponent.parse().ok().filter(|n: &i32| n.abs() <= 100)?;
+    let sign = if mantissa.starts_with('-') { "-" } else { "" };
+    let mantissa = mantissa.trim_start_matches(['-', '+']);
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    // A query's text is far shorter than an i32 counts.
+    let point = i32::try_from(whole.len()).ok()? + exponent;
+    let before = usize::try_from(point.max(0)).ok()?;
+    let zeros = "0".repeat(usize::try_from((-point).max(0)).ok()?);
+    let digits = format!("{digits:0<before$}");
+    let (whole, fraction) = digits.split_at(before);
+    let whole = if whole.is_empty() { "0" } else { whole };
+    match format!("{zeros}{fraction}").as_str() {
+        "" => Some(format!("{sign}{whole}")),
+        fraction => Some(format!("{sign}{whole}.{fraction}")),
+    }
+}
+
 fn date(text: &str) -> Option<NaiveDate> {
     NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()
 }
@@ -341,7 +362,13 @@ mod tests {
             ("STRING", "it's '@x' ", "'it''s ''@x'' '"),
             ("BYTES", "AP8=", "X'00ff'"),
             ("NUMERIC", "12.5", "CAST('12.5' AS NUMERIC)"),
-            ("BIGNUMERIC", "-1e-38", "CAST('-1e-38' AS BIGNUMERIC)"),
+            (
+                "BIGNUMERIC",
+                "-1E-38",
+                "CAST('-0.00000000000000000000000000000000000001' AS BIGNUMERIC)",
+            ),
+            ("NUMERIC", "1.25e3", "CAST('1250' AS NUMERIC)"),
+            ("NUMERIC", "-.5", "CAST('-0.5' AS NUMERIC)"),
             ("DATE", "2024-02-29", "CAST('2024-02-29' AS DATE)"),
             ("TIME", "01:02:03.5", "CAST('01:02:03.500000' AS TIME)"),
             (

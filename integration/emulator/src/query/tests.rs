@@ -201,6 +201,125 @@ async fn queries_a_reader_writes_give_their_values() {
 }
 
 #[tokio::test]
+async fn functions_that_readers_use_give_bigquerys_values() {
+    for (sql, want) in [
+        (
+            "7 / 2, 6 / 3, 1.5 / 2",
+            "f0_ FLOAT64, f1_ FLOAT64, f2_ FLOAT64;3.5,2.0,0.75",
+        ),
+        (
+            "NUMERIC '1' / NUMERIC '3', NUMERIC '-1' / 2",
+            "f0_ NUMERIC, f1_ NUMERIC;0.333333333,-0.500000000",
+        ),
+        (
+            "DIV(7, 2), MOD(7, 2), ABS(-3), SAFE_DIVIDE(1, 0)",
+            "f0_ INT64, f1_ INT64, f2_ INT64, f3_ FLOAT64;3,1,3,",
+        ),
+        (
+            "ROUND(2.5), FLOOR(-1.5), CEIL(1.2)",
+            "f0_ FLOAT64, f1_ FLOAT64, f2_ FLOAT64;3.0,-2.0,2.0",
+        ),
+        (
+            "IFNULL(NULL, 'x'), COALESCE(NULL, 2), NULLIF(1, 1)",
+            "f0_ STRING, f1_ INT64, f2_ INT64;x,2,",
+        ),
+        (
+            "SAFE_CAST('x' AS INT64), SAFE_CAST('7' AS INT64)",
+            "f0_ INT64, f1_ INT64;,7",
+        ),
+        (
+            "[1, 2][OFFSET(1)], [1, 2][ORDINAL(1)], [1, 2][SAFE_OFFSET(5)], [1, 2][0]",
+            "f0_ INT64, f1_ INT64, f2_ INT64, f3_ INT64;2,1,,1",
+        ),
+        (
+            "ARRAY_LENGTH([1, 2]), GENERATE_ARRAY(1, 5, 2)",
+            "f0_ INT64, f1_ INT64[];2,[1, 3, 5]",
+        ),
+        (
+            "TIMESTAMP_MILLIS(1500), TIMESTAMP_SECONDS(2), TIMESTAMP_MICROS(7)",
+            "f0_ TIMESTAMP, f1_ TIMESTAMP, f2_ TIMESTAMP;1970-01-01T00:00:01.500Z,1970-01-01T00:00:02Z,1970-01-01T00:00:00.000007Z",
+        ),
+        (
+            "UNIX_MILLIS(TIMESTAMP_MICROS(-1)), UNIX_SECONDS(TIMESTAMP '1970-01-01 00:01:00+00'), UNIX_DATE(DATE '1970-02-01')",
+            "f0_ INT64, f1_ INT64, f2_ INT64;-1,60,31",
+        ),
+        (
+            "TIMESTAMP_ADD(TIMESTAMP '2024-02-28 00:00:00+00', INTERVAL 1 DAY), DATE_SUB(DATE '2024-03-01', INTERVAL 1 DAY)",
+            "f0_ TIMESTAMP, f1_ DATE;2024-02-29T00:00:00Z,2024-02-29",
+        ),
+        (
+            "TIMESTAMP_DIFF(TIMESTAMP '2024-01-02 00:00:00+00', TIMESTAMP '2024-01-01 01:00:00+00', HOUR), DATE_DIFF(DATE '2024-03-01', DATE '2024-02-01', DAY)",
+            "f0_ INT64, f1_ INT64;23,29",
+        ),
+        (
+            "FORMAT_TIMESTAMP('%F %H:%M:%E3S', TIMESTAMP_MILLIS(1500)), FORMAT_DATE('%d.%m.%Y', DATE '2024-02-29')",
+            "f0_ STRING, f1_ STRING;1970-01-01 00:00:01.500,29.02.2024",
+        ),
+        (
+            "CURRENT_TIMESTAMP(), CURRENT_DATE(), CURRENT_DATETIME()",
+            "f0_ TIMESTAMP, f1_ DATE, f2_ DATETIME;1970-01-01T00:00:00Z,1970-01-01,1970-01-01T00:00:00",
+        ),
+        (
+            "EXTRACT(YEAR FROM DATE '2024-02-29'), TIMESTAMP_TRUNC(TIMESTAMP_SECONDS(3700), HOUR)",
+            "f0_ INT64, f1_ TIMESTAMP;2024,1970-01-01T01:00:00Z",
+        ),
+        ("STRING_AGG(x) FROM UNNEST(['a', 'b']) AS x", "f0_ STRING;a,b"),
+        (
+            "REGEXP_CONTAINS('abc', 'b.'), SPLIT('a-b', '-'), STARTS_WITH('abc', 'ab')",
+            "f0_ BOOL, f1_ STRING[], f2_ BOOL;true,[a, b],true",
+        ),
+        ("STRUCT(1 AS a, 'x' AS b).B", "B STRING;x"),
+        (
+            "TO_JSON_STRING(STRUCT(1 AS a, [true] AS b, NULL AS c, 1.5 AS d, 'q\"' AS e))",
+            r#"f0_ STRING;{"a":1,"b":[true],"c":null,"d":1.5,"e":"q\""}"#,
+        ),
+        (
+            "TO_JSON_STRING(9007199254740993), TO_JSON_STRING(NUMERIC '1.50'), TO_JSON_STRING(DATE '2024-02-29'), TO_JSON_STRING(JSON '{\"a\": 1}')",
+            r#"f0_ STRING, f1_ STRING, f2_ STRING, f3_ STRING;"9007199254740993","1.5","2024-02-29",{"a":1}"#,
+        ),
+        (
+            "JSON_VALUE('{\"a\": [1, {\"b\": \"x\"}]}', '$.a[1].b'), JSON_QUERY(JSON '{\"a\": {\"b\": 1}}', '$.a'), JSON_VALUE(JSON '{}', '$.a')",
+            r#"f0_ STRING, f1_ JSON, f2_ STRING;x,{"b":1},"#,
+        ),
+        ("ST_GEOGPOINT(1.5, 2)", "f0_ GEOGRAPHY;POINT(1.5 2)"),
+    ] {
+        let got = lines(&format!("SELECT {sql}")).await.join(";");
+        assert_eq!(got, want, "{sql}");
+    }
+    let error = run("SELECT 1 / 0").await.unwrap_err().to_string();
+    assert!(error.contains("division by zero"), "{error}");
+    assert_eq!(
+        lines("SELECT LENGTH(GENERATE_UUID()) AS n").await,
+        ["n INT64", "36"]
+    );
+}
+
+#[tokio::test]
+async fn arrays_are_joined_with_their_rows() {
+    for (sql, want) in [
+        (
+            "SELECT u.userId, tag FROM Users u, UNNEST(u.tags) AS tag ORDER BY 1, 2",
+            vec!["userId INT64, tag STRING", "1,x", "1,y", "3,z"],
+        ),
+        (
+            "SELECT Name, tag, place FROM Users CROSS JOIN UNNEST(tags) AS tag WITH OFFSET AS place WHERE place > 0",
+            vec!["Name STRING, tag STRING, place INT64", "ann,y,1"],
+        ),
+        (
+            "SELECT COUNT(*) AS n FROM orders o JOIN Users u ON o.user_id = u.userId, UNNEST(u.tags) t WHERE t = 'z'",
+            vec!["n INT64", "1"],
+        ),
+        (
+            "WITH nested AS (SELECT [STRUCT(1 AS a, ['x', 'y'] AS list), STRUCT(2 AS a, ['z'] AS list)] AS items)
+             SELECT item.a, x FROM nested, UNNEST(nested.items) AS item, UNNEST(item.list) AS x",
+            vec!["a INT64, x STRING", "1,x", "1,y", "2,z"],
+        ),
+    ] {
+        assert_eq!(lines(sql).await, want, "{sql}");
+    }
+}
+
+#[tokio::test]
 async fn failures_say_what_is_wrong_in_bigquerys_words() {
     for (sql, want) in [
         ("SELECT nme FROM Users", "Unrecognized name: nme"),
@@ -226,7 +345,7 @@ async fn failures_say_what_is_wrong_in_bigquerys_words() {
             "Inserted row has wrong column count; Has 1, expected 5",
         ),
         (
-            "SELECT u.userId, tag FROM Users u, UNNEST(u.tags) AS tag",
+            "SELECT userId, (SELECT COUNT(*) FROM UNNEST(u.tags) AS tag) AS n FROM Users u",
             "Subqueries that refer to columns of the query around them",
         ),
         ("SELECT frob(1)", "Function not found: frob"),

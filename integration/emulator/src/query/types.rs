@@ -19,7 +19,7 @@ use crate::values::interval::{self, Interval};
 use crate::values::{picoseconds, range};
 
 /// Field metadata that carries what Arrow's type does not say. DataFusion hands it on with the column.
-const TAG: &str = "bigquery.type";
+pub(super) const TAG: &str = "bigquery.type";
 
 /// The Arrow schema in which the engine sees columns: canonical, with JSON and GEOGRAPHY marked.
 pub(super) fn tagged(columns: &[Column]) -> SchemaRef {

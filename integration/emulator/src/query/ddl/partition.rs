@@ -4,7 +4,7 @@ use datafusion::sql::sqlparser::ast::{Expr, UnaryOperator, Value as SqlValue, Va
 use serde_json::{Value, json};
 
 use crate::query::QueryError;
-use crate::query::expressions::plain_args;
+use crate::query::functions::plain_args;
 use crate::schema::{Kind, Schema};
 
 /// How a table is partitioned.
