@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bigquery_write_emulator::faults::FaultPlan;
-use bigquery_write_emulator::{Config, Handle};
+use bigquery_write_emulator::{Config, Emulator, Handle};
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -13,7 +13,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::grpc::{Call, Client, create, flush, open, prepare, visible};
+use crate::grpc::{Call, Client, connect, create, flush, open, prepare, visible};
 
 /// An emulator under simulated time, reached over pipes.
 struct Simulation {
@@ -346,4 +346,74 @@ async fn a_call_that_is_never_answered_ends_when_it_has_been_idle_for_too_long()
     drop(call.requests);
     let ended = call.answers.message().await.unwrap_err();
     assert_eq!((ended.code(), sim.elapsed_ms()), (Code::Aborted, 600_001));
+}
+
+/// What a client sees of some faults, and when.
+async fn conversation() -> Vec<String> {
+    let sim = Simulation::new(
+        r#"{"rules": [
+            {"rpc": "AppendRows", "occurrence": {"nth": 3}, "action": {"kind": "reset", "applied": true}},
+            {"rpc": "AppendRows", "occurrence": {"nth": 5}, "action": {"kind": "end"}},
+            {"rpc": "AppendRows", "occurrence": {"nth": 6}, "action": {"kind": "apply_late", "ms": 50, "code": "ABORTED"}},
+            {"rpc": "AppendRows", "occurrence": {"nth": 8}, "action": {"kind": "go_away"}},
+            {"rpc": "AppendRows", "occurrence": {"nth": 9}, "action": {"kind": "stall", "ms": 500}},
+            {"rpc": "FlushRows", "action": {"kind": "delay", "ms": 3}}]}"#,
+    );
+    sim.handle.set_latency_ms(20);
+    let mut client = sim.client();
+    let stream = create(&mut client).await;
+    let mut said = vec![stream.clone()];
+    let mut next = 0;
+    for _ in 0..8 {
+        let mut call = open(&mut client).await;
+        for at in next..next + 2 {
+            call.send(&stream, at, at, 1).await;
+        }
+        for _ in 0..2 {
+            let answer = call.answer().await;
+            said.push(format!("{} {answer:?} {}", sim.elapsed_ms(), sim.pipes()));
+            next += i64::from(answer.is_ok());
+        }
+        let flushed = flush(&mut client, &stream, 0).await;
+        said.push(format!("{} {flushed:?} {}", sim.elapsed_ms(), sim.pipes()));
+    }
+    said.push(format!("{:?} {:?}", sim.handle.streams(), sim.handle.visible()));
+    said
+}
+
+#[test]
+fn the_same_calls_meet_the_same_faults_at_the_same_time() {
+    let run = || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(conversation())
+    };
+    let first = run();
+    assert_eq!(first.len(), 26);
+    for _ in 0..10 {
+        assert_eq!(run(), first);
+    }
+}
+
+#[tokio::test]
+async fn sockets_are_cut_too() {
+    let emulator = Emulator::start(Config::default()).await.unwrap();
+    let handle = emulator.handle();
+    prepare(&handle);
+    let mut client = connect(&emulator).await.unwrap();
+    let stream = create(&mut client).await;
+    let mut call = open(&mut client).await;
+    call.send(&stream, 0, 0, 1).await;
+    assert_eq!(call.answer().await.unwrap(), Some(0));
+    assert_eq!(handle.transports(), 1);
+    handle.cut();
+    assert_eq!(call.answer().await.unwrap_err().code(), Code::Unknown);
+    // The client finds out with its next call, or has found out.
+    let flushed = match flush(&mut client, &stream, 0).await {
+        Err(_) => flush(&mut client, &stream, 0).await,
+        flushed => flushed,
+    };
+    assert_eq!(flushed.unwrap(), 0);
+    emulator.shutdown().await;
+    assert_eq!(handle.transports(), 0);
 }

@@ -116,6 +116,35 @@ pub(super) const FACTS: &[Fact] = &[
         ],
     },
     Fact {
+        source: "write-api.md 2.4 and 9, fault lose_answer",
+        says: "a commit whose answer is lost was done: repeated, every stream has been committed already",
+        behaviour: Behaviour::FaultsFire,
+        script: || {
+            let mut w = faulty(
+                r#"{"rpc": "BatchCommitWriteStreams", "occurrence": {"nth": 1}, "action": {"kind": "lose_answer"}}"#,
+            );
+            let (one, two) = (w.create(Type::Pending), w.create(Type::Pending));
+            for stream in [&one, &two] {
+                let c = w.open();
+                w.append(c, stream, None, 1);
+                w.finalize(stream);
+            }
+            vec![
+                w.commit(&[&one, &two]),
+                shown(&w),
+                w.commit(&[&one, &two]),
+                shown(&w),
+            ]
+        },
+        answers: &[
+            "Unavailable: The answer was lost (injected fault).",
+            "[0, 1]",
+            "not committed; S1 STREAM_ALREADY_COMMITTED: Stream has already been committed; S2 \
+             STREAM_ALREADY_COMMITTED: Stream has already been committed",
+            "[0, 1]",
+        ],
+    },
+    Fact {
         source: "design.md 8, fault delay",
         says: "a delayed answer was applied at once; delays add up",
         behaviour: Behaviour::FaultsFire,
