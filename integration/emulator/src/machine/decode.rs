@@ -5,9 +5,9 @@ use arrow_array::RecordBatch;
 use bigquery_write_proto::wire::AppendRowsRequest;
 
 use super::Machine;
-use super::append::Connection;
 use super::behaviour::Behaviour;
 use super::capture::{self, RowMode, Taken};
+use super::connection::Connection;
 use super::names::Target;
 use super::refusal::Refusal;
 use crate::catalog::Millis;

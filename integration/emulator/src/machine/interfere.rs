@@ -5,8 +5,8 @@ use std::ops::Range;
 use bigquery_write_proto::wire::AppendRowsRequest;
 
 use super::Machine;
-use super::append::ConnectionId;
 use super::behaviour::Behaviour;
+use super::connection::ConnectionId;
 use super::delivery::{Delivery, Passage, Reply};
 use super::effect::Effect;
 use super::history::Call;

@@ -6,7 +6,8 @@ use std::fmt;
 use bigquery_write_proto::wire::AppendRowsRequest;
 
 use super::Machine;
-use super::append::{Connection, ConnectionId, Event, Output};
+use super::append::{Event, Output};
+use super::connection::{Connection, ConnectionId};
 use super::delivery::{Delivery, Passage};
 use super::refusal::Refusal;
 use crate::catalog::Millis;

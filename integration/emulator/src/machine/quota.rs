@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::Machine;
-use super::append::ConnectionId;
 use super::behaviour::Behaviour;
+use super::connection::ConnectionId;
 use super::refusal::{Code, Refusal};
 use crate::catalog::{Millis, TableRef};
 
