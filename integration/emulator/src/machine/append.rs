@@ -184,7 +184,13 @@ impl Machine {
                 }
                 perform(self)
             }
-            Some(Fate::Refused(refusal)) => Err(refusal),
+            Some(Fate::Refused(refusal)) => {
+                // What is refused inside the stream has been heard: a client says stream and schema once.
+                if refusal.in_band {
+                    self.hear(now, Some(id), connection, request, &target, outputs)?;
+                }
+                Err(refusal)
+            }
             Some(Fate::Closed) => Ok(Heard::End(Passage::Whole)),
             Some(Fate::Broken) => Ok(Heard::End(Passage::Reset)),
             Some(Fate::Cut { applied }) => {
@@ -223,6 +229,25 @@ impl Machine {
         target: &Target,
         outputs: &mut Vec<Output>,
     ) -> Result<Option<u64>, Refusal> {
+        self.hear(now, id, connection, request, target, outputs)?;
+        self.charge_bytes(now, &target.table, request.encoded_len() as u64)?;
+        if target.default {
+            self.append_default(now, connection, request, target)
+        } else {
+            self.append_offset(now, connection, request, target).map(Some)
+        }
+    }
+
+    /// Opens the connection if the request is its first, and takes in what the request says of those that follow.
+    fn hear(
+        &mut self,
+        now: Millis,
+        id: Option<ConnectionId>,
+        connection: &mut Connection,
+        request: &AppendRowsRequest,
+        target: &Target,
+        outputs: &mut Vec<Output>,
+    ) -> Result<(), Refusal> {
         let size = request.encoded_len() as u64;
         if size > self.switches.max_request_bytes && self.keeps(Behaviour::RequestSizeLimited) {
             return Err(known::too_large(size, self.switches.max_request_bytes));
@@ -237,13 +262,7 @@ impl Machine {
             connection.opened = true;
         }
         self.check_destination(&target.name, &target.table, now)?;
-        self.charge_bytes(now, &target.table, size)?;
-        connection.agree(request, target.clone(), &self.switches)?;
-        if target.default {
-            self.append_default(now, connection, request, target)
-        } else {
-            self.append_offset(now, connection, request, target).map(Some)
-        }
+        connection.agree(request, target.clone(), &self.switches)
     }
 
     fn append_default(

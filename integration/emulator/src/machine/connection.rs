@@ -284,7 +284,6 @@ impl Connection {
             self.writer = None;
         }
         self.format = Some(format);
-        self.interpret(request, &target, switches)?;
         let moved = self.target.as_ref().is_some_and(|before| *before != target);
         self.switched |= moved;
         if moved {
@@ -306,8 +305,9 @@ impl Connection {
                 None => {}
             }
         }
+        let interpreted = self.interpret(request, &target, switches);
         self.target = Some(target);
-        Ok(())
+        interpreted
     }
 
     /// write-api.md 1.2: what missing values mean, from this request on.

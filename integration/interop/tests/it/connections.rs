@@ -14,7 +14,6 @@ use tokio::task::JoinSet;
 use crate::world::{World, batch, batch_with_note, limited, numbered, path, schema, schema_with_note};
 
 const NO_FAULTS: &str = "{}";
-const RESTARTED: &str = "Closing the stream because server is restarted.";
 
 /// The client names stream and schema in the first request of a connection alone, and waits for no answer.
 #[tokio::test]
@@ -77,22 +76,67 @@ async fn what_is_pipelined_behind_a_refused_append_is_out_of_range() {
     assert_eq!(world.rows("t").await, numbered(0, 3));
 }
 
+/// Whatever becomes of the second append before it is applied, the client sends it again, on a new call where it must.
 #[tokio::test]
-async fn the_default_stream_is_appended_to_again_after_its_connection_ended() {
-    let refused = format!(
-        r#"{{"rules": [{{"rpc": "AppendRows", "occurrence": {{"nth": 2}},
-             "action": {{"kind": "refuse", "code": "ABORTED", "message": "{RESTARTED}"}}}}]}}"#
-    );
-    let world = World::start(&["t"], &refused).await;
-    let writer = default_writer(&world).await;
-    for id in 0..3 {
-        let answer = limited(writer.append(batch(&numbered(id, id + 1))).send())
-            .await
-            .unwrap();
-        assert_eq!((answer.offset, answer.updated_schema), (None, None));
+async fn the_default_stream_is_appended_to_again_after_a_fault() {
+    let faults = [
+        (
+            r#"{"kind": "refuse", "code": "ABORTED", "message": "Closing the stream because server is restarted."}"#,
+            2,
+        ),
+        (
+            r#"{"kind": "refuse", "code": "UNAVAILABLE", "message": "the connection is draining"}"#,
+            2,
+        ),
+        (
+            r#"{"kind": "refuse", "code": "INTERNAL", "message": "try again", "in_band": true}"#,
+            1,
+        ),
+        (r#"{"kind": "end", "ok": true}"#, 2),
+        (r#"{"kind": "end"}"#, 2),
+        (r#"{"kind": "reset"}"#, 2),
+        (r#"{"kind": "go_away"}"#, 1),
+    ];
+    for (action, calls) in faults {
+        let plan = format!(
+            r#"{{"rules": [{{"rpc": "AppendRows", "occurrence": {{"nth": 2}}, "action": {action}}}]}}"#
+        );
+        let world = World::start(&["t"], &plan).await;
+        let writer = default_writer(&world).await;
+        for id in 0..3 {
+            let answer = limited(writer.append(batch(&numbered(id, id + 1))).send()).await;
+            let answer = answer.unwrap_or_else(|error| panic!("{action}: {error}"));
+            assert_eq!((answer.offset, answer.updated_schema), (None, None), "{action}");
+        }
+        assert_eq!(world.rows("t").await, numbered(0, 3), "{action}");
+        assert_eq!(world.appends().len(), calls, "{action}");
+        assert_eq!(world.handle().faults()[0].fired, 1, "{action}");
     }
-    assert_eq!(world.rows("t").await, numbered(0, 3));
-    assert_eq!(world.appends().len(), 2);
+}
+
+/// Nothing of a request with a bad row is taken in, and the connection carries on (write-api.md 3.5).
+#[tokio::test]
+async fn bad_rows_are_named() {
+    let bad = r#"{"rules": [{"rpc": "AppendRows", "occurrence": {"nth": 1},
+        "action": {"kind": "row_errors", "rows": [1], "message": "Field name: too long"}}]}"#;
+    let world = World::start(&["t"], bad).await;
+    let create = world.write.create_stream::<CommittedStream>(path("t"));
+    let writer = limited(create.build_arrow(schema())).await.unwrap();
+    let append = || writer.append(batch(&numbered(0, 2))).set_offset(0).send();
+    let Err(AppendError::RowErrors {
+        status, row_errors, ..
+    }) = limited(append()).await
+    else {
+        panic!("row 1 is bad");
+    };
+    assert_eq!(status.code, Code::InvalidArgument);
+    let [error] = row_errors.as_slice() else {
+        panic!("one row is bad: {row_errors:?}");
+    };
+    assert_eq!((error.index, error.message.as_str()), (1, "Field name: too long"));
+    assert_eq!(limited(append()).await.unwrap().offset, Some(0));
+    assert_eq!(world.rows("t").await, numbered(0, 2));
+    assert_eq!(world.appends().len(), 1);
 }
 
 /// The default stream is at least once (write-api.md 2): the client cannot know that the rows were taken in.

@@ -4,7 +4,7 @@ use bigquery_write_emulator::faults::FaultPlan;
 use bigquery_write_emulator::machine::{Behaviour, Event, Switches};
 use bigquery_write_proto::wire::write_stream::Type;
 
-use super::{DEFAULT, Fact};
+use super::{DEFAULT, Fact, plan};
 use crate::world::{TABLE, World, ints, messages, raw_request, request};
 
 pub(super) const FACTS: &[Fact] = &[
@@ -206,6 +206,39 @@ pub(super) const FACTS: &[Fact] = &[
             "ended InvalidArgument: Cannot route on empty project id ''",
             "connection 1 ended FailedPrecondition: Closing the stream because another connection was opened on it. \
              Entity: S1; ended InvalidArgument: The first request of a connection must have a writer schema. Entity: S1",
+        ],
+    },
+    Fact {
+        source: "write-api.md 3.1 [DOC], 1.2 [DOC P]; google-cloud-bigquery 0.19 for Rust says the schema once",
+        says: "what a connection's first request says counts, though it was refused inside the stream",
+        behaviour: Behaviour::LaterRequestsInherit,
+        script: || {
+            let refused = r#"{"rules": [{"rpc": "AppendRows", "occurrence": {"nth": 1},
+                "action": {"kind": "refuse", "code": "INTERNAL", "in_band": true}}]}"#;
+            let mut w = World::with(Switches::default(), plan(refused));
+            let (schema, rows) = messages(&ints(5, 2));
+            let mut said = Vec::new();
+            for reason in ["fault", "interpretation", "quota"] {
+                let (s, c) = (w.create(Type::Buffered), w.open());
+                let mut first = raw_request(&s, Some(0), Some(schema.clone()), rows.clone());
+                if reason == "interpretation" {
+                    first.default_missing_value_interpretation = 9;
+                }
+                let few = (reason == "quota").then_some(1);
+                w.machine.switches_mut().append_bytes_per_second = few;
+                said.push(w.send(c, &first));
+                w.machine.switches_mut().append_bytes_per_second = None;
+                said.push(w.send(c, &raw_request("", Some(0), None, rows.clone())));
+            }
+            said
+        },
+        answers: &[
+            "Internal: ",
+            "at 0",
+            "InvalidArgument: Invalid default_missing_value_interpretation 9. Entity: S2",
+            "at 0",
+            "ResourceExhausted: Exceeds 'AppendRows throughput' quota of project p (status: INSUFFICIENT_TOKENS)",
+            "at 0",
         ],
     },
     Fact {
