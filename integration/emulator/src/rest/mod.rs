@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use serde_json::Value;
@@ -23,6 +23,7 @@ mod error;
 mod fields;
 mod insert_all;
 mod jobs;
+mod origin;
 mod page;
 mod projects;
 mod queries;
@@ -100,6 +101,7 @@ pub(crate) fn router(service: Service) -> Router {
         .method_not_allowed_fallback(no_such_path)
         .layer(from_fn_with_state(api.clone(), check_token))
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .layer(from_fn(origin::refuse_other_sites))
         .with_state(api)
 }
 
