@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::catalog::{Catalog, Millis, Table, TableRef};
-use crate::defaults::RandomBits;
+use crate::defaults::{Moment, RandomBits};
 use crate::faults::{FaultPlan, FaultReport, Faults};
 use connection::Connection;
 use effect::Door;
@@ -152,6 +152,18 @@ impl Machine {
     /// Replaces the fault plan; counts start again.
     pub fn set_faults(&mut self, plan: FaultPlan) {
         self.faults = Faults::new(plan);
+    }
+
+    /// Lets something be made of this moment: the time, and the machine's own random bits.
+    pub(crate) fn with_moment<T>(&mut self, now: Millis, act: impl FnOnce(&Self, &mut Moment<'_>) -> T) -> T {
+        let mut random = self.random.clone();
+        let mut moment = Moment {
+            now_ms: now,
+            random: &mut random,
+        };
+        let made = act(self, &mut moment);
+        self.random = random;
+        made
     }
 
     /// The switches in force.

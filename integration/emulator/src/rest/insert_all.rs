@@ -8,7 +8,6 @@ use axum::extract::{Path, State};
 use serde_json::{Map, Value, json};
 
 use crate::catalog::{CatalogError, Millis, Table, TableRef};
-use crate::defaults::{Moment, RandomBits};
 use crate::description::check_day;
 use crate::machine::Machine;
 use crate::rest::Api;
@@ -40,19 +39,15 @@ pub(super) async fn insert_all(
     };
     let name = TableRef::new(project, dataset, table);
     let now = api.shared.now();
-    let mut random = RandomBits::new(uuid::Uuid::new_v4().as_u128());
     let errors = api.shared.with(|machine| {
         let table = machine.catalog().table(&name)?;
         check(table, day.as_deref(), now)?;
-        let new = api.inserted.new_rows(table.id, &rows, now);
+        let (id, schema) = (table.id, table.schema.clone());
+        let new = api.inserted.new_rows(id, &rows, now);
         let json = new.iter().map(|i| rows[*i].json);
-        let mut moment = Moment {
-            now_ms: now,
-            random: &mut random,
-        };
-        let read = read_rows(json, &table.schema, flag("ignoreUnknownValues"), &mut moment)
-            .map_err(|error| ApiError::new(500, "internalError", error.to_string()))?;
-        let id = table.id;
+        let ignore_unknown = flag("ignoreUnknownValues");
+        let read = machine.with_moment(now, |_, moment| read_rows(json, &schema, ignore_unknown, moment));
+        let read = read.map_err(|error| ApiError::new(500, "internalError", error.to_string()))?;
         let (errors, accepted) = judge(&read, &new, rows.len(), flag("skipInvalidRows"));
         if accepted {
             publish(machine, &name, read, now)?;

@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, RecordBatchOptions, StructArray};
+use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, RecordBatch, RecordBatchOptions, StructArray};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Fields};
-use datafusion::sql::sqlparser::ast::{Expr, Query, SelectItem, SetExpr, TableFactor, Value, Values};
+use arrow_select::zip::zip;
+use datafusion::sql::sqlparser::ast::{Expr, Query, SetExpr, Value, Values};
 
 use super::refused;
 use super::tables::check_kind;
 use crate::catalog::TableRef;
+use crate::defaults::{DefaultValue, Moment};
 use crate::machine::{Machine, Switches};
 use crate::query::ddl::{Insert, Source};
 use crate::query::parameters::Parameters;
-use crate::query::text::{Text, syntax};
+use crate::query::text::Text;
 use crate::query::{Answer, Dml, QueryError, QueryOutput, Scope, internal, tables};
 use crate::rows;
 use crate::schema::{Column, Kind, Mode, Schema, conform};
@@ -23,25 +25,21 @@ pub(super) async fn insert(scope: &Scope, insert: Insert) -> Result<Answer, Quer
     let name = scope.names.table(&insert.name)?;
     let schema = scope.shared.with(|machine| target(machine, &name))?;
     let mut columns = chosen(&name, &schema, insert.columns.as_deref())?;
-    // Default values are literals too, and come last.
-    let literals_from = match insert.source {
-        Source::Values(_) => 0,
-        Source::Query(_) => columns.len(),
-    };
-    let source = source(insert.source, &columns)?;
-    let is_missing = |column: &&Column| !columns.iter().any(|other| other.name == column.name);
-    let missing: Vec<&Column> = schema.columns.iter().filter(is_missing).collect();
-    let defaults: Vec<&Column> = missing
-        .into_iter()
-        .filter(|column| column.default_value_expression.is_some())
-        .collect();
-    let query = with_defaults(source, &defaults)?;
-    columns.extend(defaults.into_iter().cloned());
+    let literals = matches!(insert.source, Source::Values(_));
+    let (query, defaulted) = source(insert.source, &columns)?;
     let output = scope.select(query).await?;
-    let rows = convert(&output, &columns, &schema, &scope.switches(), literals_from)?;
+    let mut arrays = assign_all(&output, &columns, literals)?;
+    let rows = output.rows.num_rows();
+    let now = scope.shared.now();
+    scope.shared.with(|machine| {
+        machine.with_moment(now, |_, moment| {
+            fill(&mut arrays, &columns, &defaulted, moment)?;
+            add_defaults(&mut arrays, &mut columns, &schema, rows, moment)
+        })
+    })?;
+    let rows = complete(arrays, &columns, rows, &schema, &scope.switches())?;
     let inserted = rows.num_rows() as u64;
     if !scope.dry_run && inserted > 0 {
-        let now = scope.shared.now();
         scope
             .shared
             .with(|machine| machine.publish(&name, rows, now))
@@ -89,74 +87,91 @@ fn chosen(table: &TableRef, schema: &Schema, names: Option<&[String]>) -> Result
     Ok(columns)
 }
 
-/// The source as a query; `DEFAULT` becomes the column's default value.
-fn source(source: Source, columns: &[Column]) -> Result<Box<Query>, QueryError> {
+/// Where a row says `DEFAULT`: the column, and for each row whether it does.
+type Defaulted = Vec<(usize, BooleanArray)>;
+
+/// The source as a query, with NULL for `DEFAULT`.
+fn source(source: Source, columns: &[Column]) -> Result<(Box<Query>, Defaulted), QueryError> {
     let rows = match source {
-        Source::Query(query) => return Ok(query),
+        Source::Query(query) => return Ok((query, Vec::new())),
         Source::Values(rows) => rows,
     };
     let expected = columns.len();
-    let row = |row: Vec<Option<Expr>>| -> Result<Vec<Expr>, QueryError> {
-        if row.len() != expected {
-            let has = row.len();
-            return Err(QueryError::Invalid(format!(
-                "Inserted row has wrong column count; Has {has}, expected {expected}"
-            )));
-        }
-        let values = row.into_iter().zip(columns);
-        values
-            .map(|(value, column)| value.map_or_else(|| default(column), Ok))
-            .collect()
-    };
-    let rows = rows.into_iter().map(row).collect::<Result<_, _>>()?;
+    if let Some(row) = rows.iter().find(|row| row.len() != expected) {
+        let has = row.len();
+        return Err(QueryError::Invalid(format!(
+            "Inserted row has wrong column count; Has {has}, expected {expected}"
+        )));
+    }
+    let in_column = |at: usize| -> BooleanArray { rows.iter().map(|row| Some(row[at].is_none())).collect() };
+    let defaulted = (0..expected).map(|at| (at, in_column(at)));
+    let defaulted = defaulted.filter(|(_, rows)| rows.true_count() > 0).collect();
+    let null = || Expr::value(Value::Null);
+    let row = |row: Vec<Option<Expr>>| row.into_iter().map(|value| value.unwrap_or_else(null)).collect();
     let mut query = tables::parse(&Text::read("SELECT 1", &Parameters::default())?)?;
     *query.body = SetExpr::Values(Values {
         explicit_row: false,
-        rows,
+        rows: rows.into_iter().map(row).collect(),
     });
-    Ok(query)
+    Ok((query, defaulted))
 }
 
-/// The query with the default values of columns that it does not give.
-fn with_defaults(query: Box<Query>, columns: &[&Column]) -> Result<Box<Query>, QueryError> {
-    if columns.is_empty() {
-        return Ok(query);
-    }
-    let text = Text::read("SELECT * FROM (SELECT 1) AS source", &Parameters::default())?;
-    let mut outer = tables::parse(&text)?;
-    if let SetExpr::Select(select) = outer.body.as_mut() {
-        for column in columns {
-            select.projection.push(SelectItem::UnnamedExpr(default(column)?));
-        }
-        if let Some(from) = select.from.first_mut()
-            && let TableFactor::Derived { subquery, .. } = &mut from.relation
-        {
-            *subquery = query;
+/// Puts default values where rows say `DEFAULT`.
+fn fill(
+    arrays: &mut [ArrayRef],
+    columns: &[Column],
+    defaulted: &Defaulted,
+    moment: &mut Moment<'_>,
+) -> Result<(), QueryError> {
+    for (at, rows) in defaulted {
+        if let Some(values) = defaults(&columns[*at], rows.len(), moment)? {
+            arrays[*at] = zip(rows, &values, &arrays[*at]).map_err(internal)?;
         }
     }
-    Ok(outer)
+    Ok(())
 }
 
-fn default(column: &Column) -> Result<Expr, QueryError> {
-    let Some(sql) = &column.default_value_expression else {
-        return Ok(Expr::value(Value::Null));
-    };
-    let text = Text::read(sql, &Parameters::default())?;
-    text.parser().parse_expr().map_err(syntax)
+/// Adds the columns that the statement does not give and that have a default value.
+fn add_defaults(
+    arrays: &mut Vec<ArrayRef>,
+    columns: &mut Vec<Column>,
+    schema: &Schema,
+    rows: usize,
+    moment: &mut Moment<'_>,
+) -> Result<(), QueryError> {
+    for column in &schema.columns {
+        if columns.iter().any(|other| other.name == column.name) {
+            continue;
+        }
+        if let Some(values) = defaults(column, rows, moment)? {
+            arrays.push(values);
+            columns.push(column.clone());
+        }
+    }
+    Ok(())
+}
+
+fn defaults(column: &Column, rows: usize, moment: &mut Moment<'_>) -> Result<Option<ArrayRef>, QueryError> {
+    let default = DefaultValue::of(column).map_err(invalid)?;
+    let values = default.map(|default| default.evaluate(rows, moment));
+    values.transpose().map_err(internal)
 }
 
 /// A query's rows as those of a table: its columns go into these, by position, in the table's canonical types.
-/// Those from `literals_from` on may become what a literal may.
 ///
 /// # Errors
 /// Types or values that do not fit, with BigQuery's text.
 pub(super) fn convert(
     output: &QueryOutput,
-    columns: &[Column],
     schema: &Schema,
     switches: &Switches,
-    literals_from: usize,
 ) -> Result<RecordBatch, QueryError> {
+    let arrays = assign_all(output, &schema.columns, false)?;
+    complete(arrays, &schema.columns, output.rows.num_rows(), schema, switches)
+}
+
+/// Each column in the type of that into which it goes; literals may become more than others.
+fn assign_all(output: &QueryOutput, columns: &[Column], literals: bool) -> Result<Vec<ArrayRef>, QueryError> {
     if output.schema.columns.len() != columns.len() {
         let (has, expected) = (output.schema.columns.len(), columns.len());
         return Err(QueryError::Invalid(format!(
@@ -164,43 +179,50 @@ pub(super) fn convert(
         )));
     }
     let pairs = output.schema.columns.iter().zip(columns);
-    let mut arrays = Vec::with_capacity(columns.len());
-    for (i, ((from, to), array)) in pairs.zip(output.rows.columns()).enumerate() {
-        let literals = i >= literals_from;
-        let array = assign(array, from, to, literals).ok_or_else(|| {
+    let one = |(i, ((from, to), array)): (usize, ((&Column, &Column), &ArrayRef))| {
+        assign(array, from, to, literals).unwrap_or_else(|| {
             let (has, name, wants) = (from.sql_type(), &to.name, to.sql_type());
             let value = match literals {
                 true => "Value".to_owned(),
                 false => format!("Query column {}", i + 1),
             };
-            QueryError::Invalid(format!(
+            Err(QueryError::Invalid(format!(
                 "{value} has type {has} which cannot be inserted into column {name}, which has type {wants}"
-            ))
-        })??;
-        if to.mode == Mode::Required && array.null_count() > 0 {
-            return Err(required(to));
-        }
-        arrays.push(array);
-    }
-    let given = |column: &Column| columns.iter().any(|other| other.name == column.name);
-    let absent = schema
+            )))
+        })
+    };
+    pairs.zip(output.rows.columns()).enumerate().map(one).collect()
+}
+
+/// The rows of the table, with NULL in columns that are not given, after a look at every value.
+fn complete(
+    arrays: Vec<ArrayRef>,
+    columns: &[Column],
+    rows: usize,
+    schema: &Schema,
+    switches: &Switches,
+) -> Result<RecordBatch, QueryError> {
+    let is_null = |column: &Column| {
+        let at = columns.iter().position(|other| other.name == column.name);
+        at.is_none_or(|at| arrays[at].null_count() > 0)
+    };
+    let mut needed = schema
         .columns
         .iter()
-        .find(|column| column.mode == Mode::Required && !given(column));
-    if let Some(column) = absent.filter(|_| output.rows.num_rows() > 0) {
-        return Err(required(column));
+        .filter(|column| column.mode == Mode::Required);
+    if let Some(column) = needed.find(|column| rows > 0 && is_null(column)) {
+        let name = &column.name;
+        return Err(QueryError::Invalid(format!(
+            "Required field {name} cannot be null"
+        )));
     }
     let partial = Schema {
         columns: columns.to_vec(),
     };
-    let options = RecordBatchOptions::new().with_row_count(Some(output.rows.num_rows()));
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
     let batch = RecordBatch::try_new_with_options(partial.arrow(), arrays, &options).map_err(internal)?;
     rows::check(&batch, columns, switches).map_err(QueryError::Invalid)?;
     conform(&batch, schema).map_err(internal)
-}
-
-fn required(column: &Column) -> QueryError {
-    QueryError::Invalid(format!("Required field {} cannot be null", column.name))
 }
 
 /// `None`: a value of the one type is not one of the other.

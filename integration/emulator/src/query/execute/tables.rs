@@ -30,7 +30,7 @@ pub(super) async fn create(scope: &Scope, mut create: CreateTable) -> Result<Ans
     let description = describe(scope, &create, rows.as_ref(), now)?;
     let schema = &description.schema;
     let switches = scope.switches();
-    let rows = rows.map(|rows| convert(&rows, &schema.columns, schema, &switches, usize::MAX));
+    let rows = rows.map(|rows| convert(&rows, schema, &switches));
     let rows = rows.transpose()?;
     scope.shared.with(|machine| {
         if skip(machine) {
