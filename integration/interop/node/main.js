@@ -11,4 +11,5 @@ after(world.close);
 
 require('./connections.test');
 require('./scenario.test');
+require('./tables.test');
 require('./types.test');

@@ -86,4 +86,14 @@ function clientParts() {
   return {grpc, PassThroughClient};
 }
 
-module.exports = {LIMIT, addColumns, advance, close, connect, makeTable, rows, writer: () => connected.writer};
+module.exports = {
+  LIMIT,
+  addColumns,
+  advance,
+  close,
+  connect,
+  makeTable,
+  rows,
+  tables: () => connected.tables,
+  writer: () => connected.writer,
+};

@@ -13,6 +13,7 @@ use super::*;
 use crate::catalog::TableRef;
 use crate::machine::Machine;
 
+mod bq;
 mod changes;
 mod control;
 mod insert_all;
