@@ -247,7 +247,7 @@ impl Catalog {
     ) -> Result<Table, CatalogError> {
         let before = self.table(name)?;
         schema.check()?;
-        if before.rows.map(|rows| conform(rows, &schema)).is_err() {
+        if before.rows.map(|rows| conform(rows, &schema), |_| None).is_err() {
             return Err(CatalogError::WrongColumns(Entity::Table(name.clone())));
         }
         let mut earlier = before.earlier.clone();
@@ -310,7 +310,8 @@ impl Catalog {
     /// Describes a table anew; its rows take the new columns.
     pub(crate) fn change_table(&mut self, name: &TableRef, table: Table) -> Result<(), CatalogError> {
         let before = self.table(name)?;
-        let rows = before.rows.map(|rows| conform(rows, &table.schema));
+        let moved = |at: usize| before.schema.place_in(at, &table.schema);
+        let rows = before.rows.map(|rows| conform(rows, &table.schema), moved);
         let rows = rows.map_err(|_| CatalogError::WrongColumns(Entity::Table(name.clone())))?;
         self.put_table(name, Table { rows, ..table })
     }
@@ -352,20 +353,21 @@ impl Catalog {
         Ok(before)
     }
 
-    /// Changes visible rows by their table's primary key.
+    /// Changes visible rows by their table's primary key, and says how many changes there were before.
     pub(crate) fn change_rows(
         &mut self,
         name: &TableRef,
         changes: &Changes,
         now: Millis,
         revision: u64,
-    ) -> Result<(), CatalogError> {
+    ) -> Result<u64, CatalogError> {
         let table = self.touch(name, now, revision)?;
         let key = table.primary_key();
+        let before = table.rows.changed();
         let good = !key.is_empty()
             && changes.upserts.schema() == table.schema.arrow()
             && table.rows.change(&key, changes, now).is_ok();
-        good.then_some(())
+        good.then_some(before)
             .ok_or_else(|| CatalogError::WrongColumns(Entity::Table(name.clone())))
     }
 

@@ -172,6 +172,11 @@ impl RandomBits {
         Self((seed >> 64) as u64 ^ seed as u64)
     }
 
+    /// Other bits, for another number.
+    pub(crate) fn mixed(mut self, number: u64) -> Self {
+        Self(self.next() ^ number)
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;

@@ -126,6 +126,15 @@ impl Schema {
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|column| column.is_named(name))
     }
+
+    /// Where one of its columns is in another schema, if it is there and of the same type.
+    pub(crate) fn place_in(&self, at: usize, other: &Self) -> Option<usize> {
+        let column = self.columns.get(at)?;
+        let same = |there: &Column| {
+            there.is_named(&column.name) && there.arrow().data_type() == column.arrow().data_type()
+        };
+        other.columns.iter().position(same)
+    }
 }
 
 impl Column {

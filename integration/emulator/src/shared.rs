@@ -35,10 +35,12 @@ impl Shared {
         }
     }
 
-    /// Does something with the machine, alone. Never held over an await, so the lock is short.
+    /// Does something with the machine, alone, and before that what is late (fault `apply_late`): who looks sees what
+    /// has happened by now. Never held over an await, so the lock is short.
     pub fn with<T>(&self, act: impl FnOnce(&mut Machine) -> T) -> T {
         // A panic under the lock is a bug, but later calls should still be answered.
         let mut machine = self.inner.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        machine.catch_up(self.now());
         act(&mut machine)
     }
 
@@ -75,4 +77,46 @@ impl fmt::Debug for Shared {
 /// The machine's own clock.
 pub fn system_clock() -> Clock {
     Arc::new(|| chrono::Utc::now().timestamp_millis())
+}
+
+#[cfg(test)]
+mod tests {
+    use bigquery_write_proto::wire::{CreateWriteStreamRequest, WriteStream, write_stream::Type};
+
+    use super::*;
+    use crate::catalog::TableRef;
+    use crate::faults::FaultPlan;
+    use crate::machine::{CallMeta, Switches};
+    use crate::schema::Schema;
+
+    #[test]
+    fn whoever_looks_sees_what_is_late_by_now() {
+        let plan =
+            r#"{"rules": [{"rpc": "CreateWriteStream", "action": {"kind": "apply_late", "ms": 1000}}]}"#;
+        let mut machine = Machine::new(Switches::default(), FaultPlan::parse(plan).unwrap(), 7);
+        let table = TableRef::new("p", "d", "t");
+        machine
+            .create_dataset(&table.dataset_ref(), "", Default::default(), 0)
+            .unwrap();
+        let schema = Schema { columns: Vec::new() };
+        machine
+            .create_table(&table, schema, Default::default(), 0)
+            .unwrap();
+        let time = Arc::new(AtomicI64::new(0));
+        let clock = Arc::clone(&time);
+        let shared = Shared::new(machine, Arc::new(move || clock.load(Ordering::SeqCst)));
+        let request = CreateWriteStreamRequest {
+            parent: table.path(),
+            write_stream: Some(WriteStream {
+                r#type: Type::Buffered as i32,
+                ..WriteStream::default()
+            }),
+        };
+        shared.with(|machine| drop(machine.create_write_stream(0, &CallMeta::default(), &request)));
+        let created = |at| {
+            time.store(at, Ordering::SeqCst);
+            shared.with(|machine| machine.streams_created())
+        };
+        assert_eq!([created(999), created(1000)], [0, 1]);
+    }
 }

@@ -19,6 +19,8 @@ const DELETES_REMEMBERED_MS: Millis = 2 * 86_400_000;
 pub(crate) struct TableRows {
     batches: Vec<Batch>,
     count: u64,
+    /// How many changes there have been.
+    changed: u64,
     keyed: Option<Keyed>,
     shown: OnceLock<Vec<RecordBatch>>,
 }
@@ -28,6 +30,8 @@ struct Batch {
     rows: RecordBatch,
     /// Which of its rows are there; `None`: all.
     there: Option<Vec<bool>>,
+    /// How many.
+    live: usize,
 }
 
 /// What is known of each key, from the first change on.
@@ -90,6 +94,11 @@ impl TableRows {
         self.count
     }
 
+    /// How many changes there have been.
+    pub(crate) fn changed(&self) -> u64 {
+        self.changed
+    }
+
     /// Adds rows.
     ///
     /// # Errors
@@ -99,7 +108,12 @@ impl TableRows {
             keyed.add(&rows, self.batches.len())?;
         }
         self.count += rows.num_rows() as u64;
-        self.batches.push(Batch { rows, there: None });
+        let live = rows.num_rows();
+        self.batches.push(Batch {
+            rows,
+            there: None,
+            live,
+        });
         self.shown = OnceLock::new();
         Ok(())
     }
@@ -109,21 +123,36 @@ impl TableRows {
         self.count += rows;
     }
 
-    /// The same rows, each batch made another by `map`, which keeps rows and keys.
+    /// The same rows, each batch made another by `map`, which keeps rows and keys; `moved` says where a column is then.
+    /// If one of the key's is gone, what is known of keys is forgotten.
     ///
     /// # Errors
     /// That of `map`.
-    pub(crate) fn map<E>(&self, map: impl Fn(&RecordBatch) -> Result<RecordBatch, E>) -> Result<Self, E> {
+    pub(crate) fn map<E>(
+        &self,
+        map: impl Fn(&RecordBatch) -> Result<RecordBatch, E>,
+        moved: impl Fn(usize) -> Option<usize>,
+    ) -> Result<Self, E> {
         let batches = self.batches.iter().map(|batch| {
             Ok(Batch {
                 rows: map(&batch.rows)?,
                 there: batch.there.clone(),
+                live: batch.live,
+            })
+        });
+        let keyed = self.keyed.as_ref().and_then(|keyed| {
+            let columns = keyed.columns.iter().map(|at| moved(*at));
+            let columns = columns.collect::<Option<_>>()?;
+            Some(Keyed {
+                columns,
+                ..keyed.clone()
             })
         });
         Ok(Self {
             batches: batches.collect::<Result<_, E>>()?,
             count: self.count,
-            keyed: self.keyed.clone(),
+            changed: self.changed,
+            keyed,
             shown: OnceLock::new(),
         })
     }
@@ -144,7 +173,9 @@ impl TableRows {
         self.batches.push(Batch {
             rows: changes.upserts.clone(),
             there: Some(vec![false; changes.upserts.num_rows()]),
+            live: 0,
         });
+        let mut touched = vec![at];
         for Change { kind, row, sequence } in &changes.order {
             let keys = match kind {
                 ChangeKind::Upsert => &upserts,
@@ -156,6 +187,7 @@ impl TableRows {
                 continue;
             }
             let before = std::mem::take(&mut version.places);
+            touched.extend(before.iter().map(|(batch, _)| *batch));
             version.sequence.clone_from(sequence);
             version.deleted_ms = None;
             match kind {
@@ -167,6 +199,9 @@ impl TableRows {
             }
             self.place(before, *kind == ChangeKind::Upsert, (at, *row));
         }
+        touched.into_iter().for_each(|at| self.batches[at].drop_dead());
+        while self.batches.pop_if(|last| last.live == 0).is_some() {}
+        self.changed += changes.order.len() as u64;
         self.keyed = Some(keyed);
         self.shown = OnceLock::new();
         Ok(())
@@ -178,10 +213,13 @@ impl TableRows {
             let batch = &mut self.batches[batch];
             let len = batch.rows.num_rows();
             batch.there.get_or_insert_with(|| vec![true; len])[row] = false;
+            batch.live -= 1;
             self.count -= 1;
         }
-        if let Some(there) = self.batches[batch].there.as_mut().filter(|_| upsert) {
+        let batch = &mut self.batches[batch];
+        if let Some(there) = batch.there.as_mut().filter(|_| upsert) {
             there[row] = true;
+            batch.live += 1;
             self.count += 1;
         }
     }
@@ -240,6 +278,14 @@ impl PartialEq for TableRows {
 }
 
 impl Batch {
+    /// Lets its rows go when none of them is there any more. It stays itself, since places count batches.
+    fn drop_dead(&mut self) {
+        if self.live == 0 {
+            self.rows = RecordBatch::new_empty(self.rows.schema());
+            self.there = None;
+        }
+    }
+
     /// Which of its rows are there.
     fn places(&self) -> impl Iterator<Item = usize> {
         let there = |row: &usize| self.there.as_ref().is_none_or(|there| there[*row]);
@@ -451,6 +497,42 @@ mod tests {
         )
         .unwrap();
         assert_eq!(shown(&rows), owned(&[(1, "c"), (3, "d"), (4, "g")]));
+    }
+
+    #[test]
+    fn rows_that_are_all_replaced_are_not_kept() {
+        let mut rows = TableRows::default();
+        rows.push(batch(&[(1, "a"), (2, "b")])).unwrap();
+        rows.push(batch(&[(3, "c")])).unwrap();
+        for _ in 0..3 {
+            rows.change(&[0], &changes(&[(1, Some("d"), ""), (2, Some("e"), "")]), 0)
+                .unwrap();
+        }
+        rows.change(&[0], &changes(&[(3, None, "")]), 0).unwrap();
+        let kept = rows.batches.iter().map(|batch| batch.rows.num_rows());
+        assert_eq!(kept.collect::<Vec<_>>(), [0, 0, 0, 0, 2]);
+        assert_eq!(shown(&rows), owned(&[(1, "d"), (2, "e")]));
+        assert_eq!(rows.changed(), 7);
+    }
+
+    #[test]
+    fn a_key_is_known_where_its_column_has_gone() {
+        let mut rows = TableRows::default();
+        rows.change(&[0], &changes(&[(1, Some("a"), "5"), (2, None, "5")]), 0)
+            .unwrap();
+        let turn = |rows: &RecordBatch| rows.project(&[1, 0]);
+        let mut turned = rows.map(turn, |at| Some(1 - at)).unwrap();
+        let again = |mut changes: Changes| {
+            changes.upserts = turn(&changes.upserts).unwrap();
+            changes
+        };
+        let late = again(changes(&[(1, Some("late"), "4"), (2, Some("late"), "4")]));
+        turned.push(turn(&batch(&[(3, "c")])).unwrap()).unwrap();
+        turned.change(&[1], &late, 1).unwrap();
+        let back = turned.map(turn, |at| Some(1 - at)).unwrap();
+        assert_eq!(shown(&back), owned(&[(1, "a"), (3, "c")]));
+        let gone = rows.map(turn, |_| None).unwrap();
+        assert!(gone.keyed.is_none());
     }
 
     #[test]

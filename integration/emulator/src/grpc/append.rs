@@ -11,11 +11,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
-use super::Service;
 use super::hold::{LONGEST_MS, Turn};
 use super::transport::Line;
+use super::{MAX_MESSAGE, Service};
 use crate::catalog::Millis;
-use crate::machine::{ConnectionId, Delivery, Event, Output, Passage, Refusal};
+use crate::machine::{Code, ConnectionId, Delivery, Event, Output, Passage, Refusal, known};
 
 /// Answers held for a client that does not read them.
 const ANSWERS: usize = 1024;
@@ -104,7 +104,11 @@ impl Conversation {
                         open = false;
                         shared.with(|machine| machine.half_close(self.id))
                     }
-                    Err(_) => break,
+                    Err(status) => {
+                        let refusal = unreadable(&status, shared.with(|machine| machine.switches().max_request_bytes));
+                        self.finish(Some(refusal), &Delivery::default()).await;
+                        break;
+                    }
                 },
                 () = tokio::time::sleep(Duration::from_millis(wait.min(LONGEST_MS))) => {
                     self.service.tick();
@@ -161,6 +165,20 @@ impl Conversation {
     async fn hold(&self, what: What, delivery: &Delivery) -> bool {
         let turn = self.service.gate.turn(delivery);
         self.answers.send(Held { turn, what }).await.is_ok()
+    }
+}
+
+/// Why a request did not reach the machine. To a client that is gone nobody says it.
+fn unreadable(status: &Status, limit: u64) -> Refusal {
+    match status.code() {
+        // Longer than a message may be, which is all that its frame says of it.
+        tonic::Code::OutOfRange => known::too_large(format!("more than {MAX_MESSAGE}"), limit),
+        tonic::Code::Internal => Refusal::invalid(format!(
+            "The request cannot be read as an AppendRowsRequest: {}",
+            status.message()
+        )),
+        tonic::Code::Unimplemented => Refusal::new(Code::Unimplemented, status.message()),
+        _ => Refusal::new(Code::Cancelled, status.message()),
     }
 }
 

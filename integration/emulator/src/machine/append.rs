@@ -280,7 +280,9 @@ impl Machine {
             return Err(Refusal::invalid(text).in_band(true));
         }
         let (taken, mode) = self.decode(now, connection, request, target)?;
-        connection.mode = Some(mode);
+        if taken.len() > 0 {
+            connection.mode = Some(mode);
+        }
         let from = self.table(&target.table)?.row_count();
         if !self.keeps(Behaviour::DefaultStreamVisibleAtOnce) {
             return Ok(None);
@@ -392,12 +394,15 @@ impl Machine {
     ) -> Option<TableSchema> {
         let table = self.table(connection.table()?).ok()?;
         let (schema, version) = table.known_at(self.knowledge_ms(now));
-        let told = *connection.told.get_or_insert(version);
+        // A table created again is another one: what was told of the one before says nothing of it.
+        let told = connection.told.filter(|(id, _)| *id == table.id);
+        let told = told.map_or(version, |(_, version)| version);
+        connection.told = Some((table.id, told));
         let success_only = self.keeps(Behaviour::UpdatedSchemaWithSuccessOnly);
         let told_now =
             told < version && self.keeps(Behaviour::UpdatedSchemaTold) && (answered.is_ok() || !success_only);
         if told_now && !self.switches.updated_schema_repeats {
-            connection.told = Some(version);
+            connection.told = Some((table.id, version));
         }
         told_now.then(|| schema.to_wire())
     }

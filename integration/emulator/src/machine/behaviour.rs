@@ -79,7 +79,7 @@ behaviours! {
     // Streams (write-api.md 1.2, 2, 7.3).
     /// Streams without traffic expire.
     StreamsExpire,
-    /// A stream dies with its table; unlearned, a table of the same name takes it over.
+    /// A stream dies with its table; unlearned, a table of the same name takes it over if its columns are the same.
     StreamsDieWithTable,
     /// The default stream is known by its short name too.
     ShortDefaultName,
@@ -120,6 +120,8 @@ behaviours! {
     CreatesLimited,
     /// Connections have a quota.
     ConnectionsLimited,
+    /// Those in one location do not use up that of another.
+    ConnectionsCountedByLocation,
     /// Bytes appended have a quota, where one is set.
     ThroughputLimited,
 
@@ -262,7 +264,7 @@ behaviours! {
     // Changes by primary key (write-api.md 6).
     /// UPSERT and DELETE are taken.
     UpsertsTaken,
-    /// Only a table with a primary key takes them.
+    /// Only a table with a primary key takes them; unlearned, upserts without one are rows like others.
     UpsertNeedsPrimaryKey,
     /// Only the default stream takes them.
     ChangesOnDefaultStreamOnly,

@@ -94,6 +94,10 @@ pub(super) fn sort(
     }
     let taken = match mode {
         RowMode::Insert => conform(&decoded.rows, &table.schema).map(Taken::Rows),
+        // Nothing can be found without a key, so there is nothing to change.
+        RowMode::Upsert if table.primary_key().is_empty() => {
+            upserted(&decoded.rows, &BooleanArray::from(upserts), table).map(Taken::Rows)
+        }
         RowMode::Upsert => split(&decoded.rows, &upserts, order, table).map(Taken::Changes),
     };
     let taken = taken.map_err(|error| Refusal::new(Code::Internal, error.to_string()))?;
@@ -152,10 +156,14 @@ fn check_kind(row: usize, kind: Option<&str>, mode: RowMode, switches: &Switches
 
 /// The REQUIRED columns that these rows leave out.
 fn required(rows: &RecordBatch, schema: &Schema, asked: impl Fn(usize) -> bool, errors: &mut RowErrors) {
-    for (column, values) in schema.columns.iter().zip(rows.columns()) {
-        if column.mode != Mode::Required || values.null_count() == 0 {
+    let before = rows.schema();
+    for (field, values) in before.fields().iter().zip(rows.columns()) {
+        // The rows have the columns that those who append know, which may be others.
+        let column = schema.columns.iter().find(|column| column.is_named(field.name()));
+        let Some(column) = column.filter(|column| column.mode == Mode::Required && values.null_count() > 0)
+        else {
             continue;
-        }
+        };
         for row in (0..values.len()).filter(|row| values.is_null(*row) && asked(*row)) {
             errors.add(row, || Bad::null().on(&column.name));
         }
@@ -200,6 +208,10 @@ fn order(
     order
 }
 
+fn upserted(rows: &RecordBatch, upsert: &BooleanArray, table: &Table) -> Result<RecordBatch, ArrowError> {
+    conform(&filter_record_batch(rows, upsert)?, &table.schema)
+}
+
 /// Upserts whole, of deletes the keys.
 fn split(
     rows: &RecordBatch,
@@ -209,12 +221,18 @@ fn split(
 ) -> Result<Changes, ArrowError> {
     let upsert = BooleanArray::from(upserts.to_vec());
     let delete = arrow::compute::not(&upsert)?;
-    let upserts = conform(&filter_record_batch(rows, &upsert)?, &table.schema)?;
+    let upserts = upserted(rows, &upsert, table)?;
     let key = table.primary_key();
-    let names = key.iter().map(|at| table.schema.columns[*at].name.as_str());
-    let places = names
-        .map(|name| rows.schema().index_of(name))
-        .collect::<Result<Vec<_>, _>>()?;
+    let before = rows.schema();
+    let place = |at: &usize| {
+        let column = &table.schema.columns[*at];
+        let place = before
+            .fields()
+            .iter()
+            .position(|field| column.is_named(field.name()));
+        place.ok_or_else(|| ArrowError::SchemaError(format!("there is no column {:?} yet", column.name)))
+    };
+    let places = key.iter().map(place).collect::<Result<Vec<_>, _>>()?;
     let deletes = filter_record_batch(&rows.project(&places)?, &delete)?;
     Ok(Changes {
         upserts,

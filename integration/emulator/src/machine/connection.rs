@@ -40,8 +40,8 @@ pub(super) struct Connection {
     pub(super) mode: Option<RowMode>,
     /// It has named two destinations: each request must name its own from then on.
     switched: bool,
-    /// Version of the table's columns that it has been told.
-    pub(super) told: Option<u64>,
+    /// Version of the table's columns that it has been told, behind the table's id.
+    pub(super) told: Option<(u64, u64)>,
     /// Requests that were answered.
     pub(super) answered: u64,
     /// A fault lets it believe in an earlier end of its stream, until then: so many rows behind, or all.

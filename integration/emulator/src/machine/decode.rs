@@ -84,7 +84,9 @@ impl Machine {
         let (stream, switches) = (target.name.as_str(), &self.switches);
         let table = self.table(&target.table)?;
         let (schema, version) = table.known_at(self.knowledge_ms(moment.now_ms));
-        let old = connection.told.is_some_and(|told| told < version);
+        let old = connection
+            .told
+            .is_some_and(|told| told.0 == table.id && told.1 < version);
         if old && !self.keeps(Behaviour::OldWriterGoesOn) {
             return Err(Refusal::invalid("The table has changed."));
         }

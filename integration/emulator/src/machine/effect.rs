@@ -10,6 +10,7 @@ use super::refusal::{Code, Refusal};
 use super::stream::Stream;
 use crate::catalog::{Dataset, DatasetRef, Millis, Table, TableRef};
 use crate::changes::{Changes, no_rows};
+use crate::defaults::RandomBits;
 
 /// One lasting change, with every decision in it: ids, times and revisions. Applied in order to an empty machine,
 /// effects give the same state again. This is also the form in which the journal keeps them.
@@ -160,12 +161,18 @@ pub(super) struct Door {
 pub struct NotKept(String);
 
 impl Machine {
-    /// Gives every effect from now on to `journal` before it happens. Once the journal fails, nothing changes any more.
+    /// Gives every effect from now on to `journal`, whose effects have been replayed, before it happens. Once the journal fails, nothing changes any more.
     pub(crate) fn attach_journal(
         &mut self,
         journal: impl FnMut(&Effect) -> Result<(), String> + Send + 'static,
     ) {
         self.door.journal = Some(Box::new(journal));
+        // The same seed drew for what the journal holds already.
+        self.random = self
+            .state
+            .history()
+            .into_iter()
+            .fold(self.random.clone(), RandomBits::mixed);
     }
 
     /// Lets go of the journal, if there is one: it stays as it is, so nothing can change any more.

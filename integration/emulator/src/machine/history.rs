@@ -6,7 +6,7 @@ use std::fmt;
 use crate::catalog::{Millis, TableRef};
 use crate::faults::Rpc;
 
-/// Rows became visible.
+/// Rows became visible, or were changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Visibility {
     /// When, by the emulator's clock.
@@ -15,9 +15,13 @@ pub struct Visibility {
     pub table: TableRef,
     /// The application stream's full name; `None` for the default stream and for rows inserted by REST.
     pub stream: Option<String>,
-    /// First row: its offset in the stream, or without a stream its place in the table.
+    /// They are changes by primary key, not rows: they are counted as they came, and what of them is visible depends on
+    /// their ranks.
+    pub changes: bool,
+    /// First row: its offset in the stream, or without a stream its place in the table. Of changes, how many the table
+    /// had taken before; a data directory that is opened again may remember fewer.
     pub from: u64,
-    /// One past the last row.
+    /// One past the last row, or change.
     pub to: u64,
 }
 

@@ -91,7 +91,7 @@ impl Machine {
     }
 
     /// Does what is due by now, each at its own time: when it is looked at changes nothing.
-    pub(super) fn catch_up(&mut self, now: Millis) {
+    pub(crate) fn catch_up(&mut self, now: Millis) {
         while let Some(next) = self.late.waiting.first_entry().filter(|next| next.key().0 <= now) {
             let ((due, _), work) = next.remove_entry();
             self.work(due, work);

@@ -11,7 +11,6 @@ use history::Exchanges;
 use late::Late;
 use names::Target;
 use quota::Quotas;
-use refusal::known;
 use state::State;
 use stream::Stream;
 
@@ -22,6 +21,7 @@ pub use delivery::{Delivery, Passage, Reply, Stall};
 pub(crate) use effect::Effect;
 pub use effect::NotKept;
 pub use history::{Call, CallLog, Exchange, Visibility, VisibilityLog};
+pub(crate) use refusal::known;
 pub use refusal::{Code, Refusal};
 pub(crate) use snapshot::size as size_of_rows;
 pub use stream::{StreamInfo, StreamKind};
@@ -257,7 +257,7 @@ impl Machine {
 
     /// The live stream, of the table as it is now. A table created again has none of the old one's streams.
     fn stream(&self, target: &Target, now: Millis) -> Result<&Stream, Refusal> {
-        let table_id = self.table(&target.table)?.id;
+        let table = self.table(&target.table)?;
         let known = self.keeps(Behaviour::UnknownStreamNotFound);
         let not_found = || {
             if known {
@@ -268,11 +268,15 @@ impl Machine {
         };
         let dies = self.keeps(Behaviour::StreamsDieWithTable);
         let stream = self.state.streams().get(&target.name).ok_or_else(not_found)?;
-        if stream.table_id != table_id && dies {
+        if stream.table_id != table.id && dies {
             return Err(known::table_recreated(&target.table.path(), &target.name));
         }
         if stream.expired(&self.switches, now) {
             return Err(not_found());
+        }
+        if stream.table_id != table.id && !stream.fits(&table.schema) {
+            let text = format!("The stream's rows are not of table {}", target.table.path());
+            return Err(Refusal::new(Code::Internal, text));
         }
         Ok(stream)
     }

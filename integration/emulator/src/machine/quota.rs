@@ -57,20 +57,23 @@ impl Machine {
         })
     }
 
-    /// Another connection of this project.
+    /// Another connection of this project in this location.
     pub(super) fn charge_connection(&self, id: ConnectionId, table: &TableRef) -> Result<(), Refusal> {
-        let location = &self.home(table).1;
-        let multi_region = matches!(location.as_str(), "us" | "eu");
+        let home = self.home(table);
+        let multi_region = matches!(home.1.as_str(), "us" | "eu");
         let usual = if multi_region {
             CONNECTIONS.0
         } else {
             CONNECTIONS.1
         };
         let most = self.switches.connections_per_project.unwrap_or(usual);
-        let others = self.connections.iter().filter(|(other, connection)| {
-            let of = connection.table();
-            **other != id && of.is_some_and(|of| of.project == table.project)
-        });
+        let anywhere = !self.keeps(Behaviour::ConnectionsCountedByLocation);
+        let counts = |of: &TableRef| {
+            let near = of.dataset == table.dataset || anywhere;
+            of.project == table.project && (near || self.home(of) == home)
+        };
+        let others = self.connections.iter();
+        let others = others.filter(|(other, of)| **other != id && of.table().is_some_and(counts));
         self.enforce(others.count() < most, Behaviour::ConnectionsLimited, || {
             exceeded("concurrent connections", table)
         })

@@ -107,6 +107,8 @@ impl Refusal {
 
 /// The refusals whose texts clients know.
 pub(crate) mod known {
+    use std::fmt::Display;
+
     use super::{Code, Refusal, StorageErrorCode};
 
     /// write-api.md 3.3: Java reads the expected offset out of this text.
@@ -190,7 +192,7 @@ pub(crate) mod known {
     }
 
     /// write-api.md 4.
-    pub(crate) fn too_large(size: u64, limit: u64) -> Refusal {
+    pub(crate) fn too_large(size: impl Display, limit: u64) -> Refusal {
         Refusal::invalid(format!("AppendRows request too large: {size} limit {limit}"))
     }
 }

@@ -39,6 +39,14 @@ impl State {
         self.streams_ever
     }
 
+    /// Numbers that differ from those of any state before this one; none if nothing has happened yet.
+    pub(super) fn history(&self) -> Vec<u64> {
+        let (tables, revisions) = self.catalog.counts();
+        let appended = self.streams.values().map(|stream| stream.end).sum();
+        let history = vec![tables, revisions, self.streams_ever, appended];
+        history.into_iter().filter(|_| tables + revisions > 0).collect()
+    }
+
     /// From now on rows that are appended or published are counted and dropped.
     pub(super) fn discard_rows(&mut self) {
         self.discards = true;
@@ -73,9 +81,18 @@ impl State {
                 at_ms,
                 revision,
             } => {
-                self.catalog
+                let from = self
+                    .catalog
                     .change_rows(table, changes, *at_ms, *revision)
                     .map_err(|error| error.to_string())?;
+                return Ok(vec![Visibility {
+                    at_ms: *at_ms,
+                    table: table.clone(),
+                    stream: None,
+                    changes: true,
+                    from,
+                    to: from + changes.order.len() as u64,
+                }]);
             }
             Effect::StreamCreated { stream, ever } => {
                 self.streams
@@ -158,6 +175,7 @@ impl State {
             at_ms,
             table: table.clone(),
             stream: None,
+            changes: false,
             from,
             to: from + count,
         }])
@@ -184,6 +202,7 @@ impl State {
             at_ms,
             table,
             stream: Some(name.to_owned()),
+            changes: false,
             from,
             to: stream.visible,
         }])

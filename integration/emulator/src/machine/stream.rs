@@ -163,6 +163,11 @@ impl Stream {
         self.held.iter().all(|rows| conform(rows, schema).is_ok())
     }
 
+    /// Whether the rows held back have these columns.
+    pub(super) fn fits(&self, schema: &Schema) -> bool {
+        self.held.iter().all(|rows| rows.schema() == schema.arrow())
+    }
+
     /// Gives the rows held back the columns of their table.
     pub(super) fn conform(&mut self, schema: &Schema) -> Result<(), String> {
         for rows in &mut self.held {

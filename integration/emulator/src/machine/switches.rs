@@ -17,7 +17,7 @@ pub struct Switches {
     /// Streams that a project may create in a location in an hour. Default 10,000, as in BigQuery; `null` for no limit
     /// (write-api.md 4).
     pub create_streams_per_hour: Option<u64>,
-    /// `AppendRows` calls that a project may have open. Default BigQuery's: 20,000 in US and EU, 5,000 elsewhere
+    /// `AppendRows` calls that a project may have open in a location. Default BigQuery's: 20,000 in US and EU, 5,000 elsewhere
     /// (write-api.md 4).
     pub connections_per_project: Option<usize>,
     /// Bytes that a project may append in a location in a second; ten seconds' worth may come at once. Default none,

@@ -1,5 +1,7 @@
 //! The unary calls: create, get, finalize, flush, commit (write-api.md 2.2 to 2.4).
 
+use std::collections::BTreeSet;
+
 use bigquery_write_proto::wire::{
     BatchCommitWriteStreamsRequest, BatchCommitWriteStreamsResponse, CreateWriteStreamRequest,
     FinalizeWriteStreamRequest, FinalizeWriteStreamResponse, FlushRowsRequest, FlushRowsResponse,
@@ -394,11 +396,12 @@ impl Machine {
             return Err(Refusal::invalid(text));
         }
         let mut targets = Vec::with_capacity(names.len());
+        let mut named = BTreeSet::new();
         let mut stream_errors = Vec::new();
         for name in names {
             match self.committable(table, name, now) {
-                Ok(target) if targets.contains(&target) => {}
-                Ok(target) => targets.push(target),
+                Ok(target) if named.insert(name) => targets.push(target),
+                Ok(_) => {}
                 Err(error) => stream_errors.push(error),
             }
         }

@@ -15,10 +15,12 @@ use bigquery_write_proto::wire::{
     GetWriteStreamRequest, ROUTING_HEADER, RpcStatus, StorageError, WriteStream,
     append_rows_response::Response, storage_error::StorageErrorCode, write_stream::Type,
 };
+use bytes::BufMut;
 use prost::Message;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Status, Streaming};
 
@@ -472,4 +474,78 @@ async fn it_runs_over_a_pipe_under_simulated_time_and_holds_answers_back() {
     // Left alone, the call ends after its ten idle minutes.
     let ended = call.answer().await.unwrap_err();
     assert_eq!((ended.code(), begin.elapsed().as_secs()), (Code::Aborted, 600));
+}
+
+/// Sends bytes as they are.
+struct Raw;
+
+impl Codec for Raw {
+    type Encode = Vec<u8>;
+    type Decode = ();
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn encode(&mut self, bytes: Vec<u8>, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        to.put_slice(&bytes);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = ();
+    type Error = Status;
+
+    fn decode(&mut self, _: &mut DecodeBuf<'_>) -> Result<Option<()>, Status> {
+        Ok(Some(()))
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_read_ends_the_call_with_the_reason() {
+    let (emulator, _) = start("{}").await;
+    let endpoint = Endpoint::from_shared(format!("http://{}", emulator.grpc_addr())).unwrap();
+    let mut raw = tonic::client::Grpc::new(endpoint.connect().await.unwrap());
+    let mut said = Vec::new();
+    // A field of a wire type that there is not; more than any message may have.
+    for bytes in [vec![0x0f], vec![0; (64 << 20) + 1]] {
+        raw.ready().await.unwrap();
+        let path = "/google.cloud.bigquery.storage.v1.BigQueryWrite/AppendRows"
+            .parse()
+            .unwrap();
+        let sent = Request::new(tokio_stream::iter([bytes]).chain(tokio_stream::pending()));
+        let ended = match raw.streaming(sent, path, Raw).await {
+            Ok(answers) => answers.into_inner().message().await.unwrap_err(),
+            Err(ended) => ended,
+        };
+        said.push((ended.code(), ended.message().to_owned()));
+    }
+    let text = "The request cannot be read as an AppendRowsRequest: ";
+    assert_eq!(said[0].0, Code::InvalidArgument);
+    assert!(
+        said[0].1.starts_with(text) && said[0].1.len() > text.len(),
+        "{}",
+        said[0].1
+    );
+    assert_eq!(
+        said[1],
+        (
+            Code::InvalidArgument,
+            "AppendRows request too large: more than 67108864 limit 20971520".to_owned()
+        )
+    );
+    assert_eq!(emulator.handle().connections(), 0);
+    emulator.shutdown().await;
 }

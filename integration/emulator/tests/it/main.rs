@@ -16,4 +16,5 @@ mod model;
 mod rows;
 mod sever;
 mod spans;
+mod unlearned;
 mod world;

@@ -234,6 +234,82 @@ pub(super) const FACTS: &[Fact] = &[
             "ended InvalidArgument",
         ],
     },
+    Fact {
+        source: "write-api.md 6 [PROD google-cloud-dotnet #11527]; rows decide, so a request without any does not; switch \
+                 zero_rows_accepted",
+        says: "a request without rows does not decide what a connection does",
+        behaviour: Behaviour::OneModePerConnection,
+        script: || {
+            let mut w = World::new();
+            w.machine.switches_mut().zero_rows_accepted = true;
+            keyed(&mut w);
+            let c = w.open();
+            let requests: [&[Row<'_>]; 3] = [&[], &[("UPSERT", 1, "a", "")], &[("INSERT", 1, "a", "")]];
+            requests
+                .map(|rows| say(&mut w, c, &changes(STREAM, rows)))
+                .to_vec()
+        },
+        answers: &[
+            "appended",
+            "appended",
+            "InvalidArgument: ...; row 0 FIELDS_ERROR: The given value is not a valid CHANGE_TYPE: INSERT on field \
+             _CHANGE_TYPE.",
+        ],
+    },
+    Fact {
+        source: "write-api.md 7.3 (metadata lag)",
+        says: "those who append may still write a column that was dropped; what is REQUIRED is judged by name",
+        behaviour: Behaviour::AppendersLearnLate,
+        script: || {
+            let mut w = World::new();
+            let mut before = columns();
+            before.insert(0, Column::new("gone", Kind::Int64, Mode::Nullable));
+            let table = w.table("w", "US", before);
+            let schema = Schema { columns: columns() };
+            w.machine
+                .update_table(&table, schema, Default::default(), w.now)
+                .unwrap();
+            let fields = vec![
+                optional("gone", 1, T::Int64),
+                optional("k", 2, T::Int64),
+                optional("v", 3, T::String),
+            ];
+            let row = [varint(2, 5), bytes(3, "a")].concat();
+            let c = w.open();
+            let request = proto_request(STREAM, None, Some(&message("Row", fields)), vec![row]);
+            let mut said = vec![say(&mut w, c, &request)];
+            said.extend(visible(&w, &table));
+            said
+        },
+        answers: &["appended", "k: 5, v: a"],
+    },
+    Fact {
+        source: "design.md 8 (history of visibility)",
+        says: "changes are recorded as such, counted as they came",
+        behaviour: Behaviour::VisibilityRecorded,
+        script: || {
+            let mut w = World::new();
+            keyed(&mut w);
+            let c = w.open();
+            let requests: [&[Row<'_>]; 2] = [
+                &[("UPSERT", 1, "a", ""), ("DELETE", 1, "", "")],
+                &[("UPSERT", 2, "b", "")],
+            ];
+            for rows in requests {
+                w.send(c, &changes(STREAM, rows));
+            }
+            let entries = w.machine.visible().entries();
+            entries
+                .map(|entry| {
+                    format!(
+                        "{:?} {} {}..{}",
+                        entry.stream, entry.changes, entry.from, entry.to
+                    )
+                })
+                .collect()
+        },
+        answers: &["None true 0..2", "None true 2..3"],
+    },
 ];
 
 /// Kind, key, value, sequence number; an empty text is left out of the row.

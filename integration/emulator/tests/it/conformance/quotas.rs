@@ -2,6 +2,7 @@
 
 use bigquery_write_emulator::faults::FaultPlan;
 use bigquery_write_emulator::machine::{Behaviour, Switches};
+use bigquery_write_emulator::schema::{Column, Kind, Mode};
 use bigquery_write_proto::wire::write_stream::Type;
 
 use super::{DEFAULT, Fact};
@@ -55,6 +56,25 @@ pub(super) const FACTS: &[Fact] = &[
             "ended ResourceExhausted: Exceeds 'concurrent connections' quota of project p (status: INSUFFICIENT_TOKENS)",
             "appended",
         ],
+    },
+    Fact {
+        source: "write-api.md 4 [DOC D:quotas] (per project per region)",
+        says: "connections in one location leave room for those in another",
+        behaviour: Behaviour::ConnectionsCountedByLocation,
+        script: || {
+            let switches = Switches {
+                connections_per_project: Some(1),
+                routing_header_required: false,
+                ..Switches::default()
+            };
+            let mut w = World::with(switches, FaultPlan::default());
+            let columns = || vec![Column::new("n", Kind::Int64, Mode::Nullable)];
+            w.table("t", "europe-west3", columns());
+            let there = DEFAULT.replace("/d/", "/europe_west3/");
+            let (here, other) = (w.open(), w.open());
+            vec![w.append(here, DEFAULT, None, 1), w.append(other, &there, None, 1)]
+        },
+        answers: &["appended", "appended"],
     },
     Fact {
         source: "write-api.md 3.4 [beam PR #31837], 4, switch append_bytes_per_second",

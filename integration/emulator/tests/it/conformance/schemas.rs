@@ -6,7 +6,7 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use bigquery_write_emulator::machine::Behaviour;
 use bigquery_write_proto::wire::{WriteStreamView, write_stream::Type};
 
-use super::Fact;
+use super::{DEFAULT, Fact};
 use crate::world::{World, request};
 
 /// The default of `Switches::schema_lag_ms`.
@@ -29,6 +29,26 @@ pub(super) const FACTS: &[Fact] = &[
             vec![first, second, third, fourth, format!("{:?}", w.visible())]
         },
         answers: &["at 0", "at 1", "at 2; now n,m", "at 3", "[0, 1, 2, 3]"],
+    },
+    Fact {
+        source: "write-api.md 7.3",
+        says: "a connection that outlives its table is told of the new table's changes",
+        behaviour: Behaviour::UpdatedSchemaTold,
+        script: || {
+            let mut w = World::new();
+            let c = w.open();
+            w.add_columns(&["m"]);
+            w.now += LAG_MS;
+            let mut said = vec![w.append(c, DEFAULT, None, 1)];
+            w.recreate();
+            w.now += LAG_MS;
+            said.push(w.append(c, DEFAULT, None, 1));
+            w.add_columns(&["other"]);
+            w.now += LAG_MS;
+            said.push(w.append(c, DEFAULT, None, 1));
+            said
+        },
+        answers: &["appended", "appended", "appended; now n,other"],
     },
     Fact {
         source: "write-api.md 7.3 [DOC D:write-api-best-practices, PROD JIT, GIT]; how often UNCONFIRMED, switch \
