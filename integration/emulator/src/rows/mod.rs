@@ -34,7 +34,7 @@ pub(crate) enum Writer {
     /// Arrow fields.
     Arrow(Fields),
     /// A protobuf message.
-    Proto(Arc<Descriptor>),
+    Proto(Box<Descriptor>),
 }
 
 /// A request's rows as they came.
@@ -72,7 +72,7 @@ impl Writer {
                 let descriptor = &data.writer_schema.as_ref()?.proto_descriptor;
                 Some(descriptor).filter(|descriptor| !descriptor.is_empty())?;
                 let read = Descriptor::read(descriptor, switches);
-                let read = read.map(|descriptor| Self::Proto(Arc::new(descriptor)));
+                let read = read.map(|descriptor| Self::Proto(Box::new(descriptor)));
                 read.map_err(|error| error.refusal(stream))
             }
         })

@@ -4,13 +4,19 @@ use std::sync::Arc;
 
 use arrow_array::types::{Int64Type, IntervalMonthDayNano};
 use arrow_array::{
-    ArrayRef, BooleanArray, Date32Array, Int64Array, IntervalMonthDayNanoArray, ListArray, RecordBatch,
-    StringArray, StructArray, TimestampNanosecondArray,
+    Array, ArrayRef, BooleanArray, Date32Array, Int64Array, IntervalMonthDayNanoArray, ListArray,
+    RecordBatch, StringArray, StructArray, TimestampNanosecondArray,
 };
 use arrow_schema::{DataType, Field};
 use bigquery_write_emulator::faults::FaultPlan;
 use bigquery_write_emulator::schema::{Column, Kind, Mode, RangeElement};
+use prost::Message;
+use prost_types::DescriptorProto;
+use prost_types::field_descriptor_proto::Type;
 
+use crate::message::{
+    bytes, message, optional, packed, raw_proto_request, repeated, typed, varint, with_default,
+};
 use crate::world::{World, messages, raw_request, request};
 
 const STREAM: &str = "projects/p/datasets/d/tables/m/_default";
@@ -163,6 +169,89 @@ fn ten_thousand_damaged_arrow_messages_are_errors_or_rows_and_never_a_panic() {
     assert_eq!(
         all.slice(all.num_rows() - 20, 20).column(0).to_data(),
         good().column(0).to_data()
+    );
+}
+
+/// The columns of [`columns`] as a protobuf message.
+fn good_message() -> (DescriptorProto, Vec<Vec<u8>>) {
+    let mut row = message(
+        "Row",
+        vec![
+            optional("i", 1, Type::Int64),
+            optional("b", 2, Type::Bool),
+            with_default(optional("s", 3, Type::String), "ä"),
+            repeated("l", 4, Type::Int64),
+            typed("o", 5, Type::Message, "Row.O"),
+        ],
+    );
+    row.nested_type
+        .push(message("O", vec![optional("x", 1, Type::Int64)]));
+    let rows = (0..20).map(|row| {
+        let list: Vec<i64> = (0..row % 3).collect();
+        let parts = [
+            varint(1, row),
+            varint(2, row % 2),
+            bytes(3, "ä".repeat(row as usize % 5)),
+            bytes(4, packed(&list)),
+            bytes(5, varint(1, row)),
+        ];
+        parts.concat()
+    });
+    (row, rows.collect())
+}
+
+#[test]
+fn ten_thousand_damaged_protobuf_requests_are_errors_or_rows_and_never_a_panic() {
+    let mut world = World::new();
+    let table = world.table("m", "US", columns());
+    let (descriptor, rows) = good_message();
+    let descriptor = descriptor.encode_to_vec();
+    let mut random = Random(0x5eed);
+    let (mut refused, mut taken) = (0, 0);
+    for _ in 0..10_000 {
+        let (mut descriptor, mut rows) = (descriptor.clone(), rows.clone());
+        let row = random.below(rows.len());
+        let target = if random.below(2) == 0 {
+            &mut descriptor
+        } else {
+            &mut rows[row]
+        };
+        let at = random.below(target.len());
+        match random.below(4) {
+            0 => target.truncate(at),
+            1 => target[at] ^= 1 << random.below(8),
+            2 => target.insert(at, random.next() as u8),
+            _ => {
+                // A varint: lengths, tags and numbers are such.
+                let number = packed(&[(random.next() >> random.below(64)) as i64]);
+                target.splice(at..at, number);
+            }
+        }
+        let connection = world.open();
+        let request = raw_proto_request(STREAM, None, Some(descriptor), rows);
+        let said = world.send(connection, &request);
+        world.machine.lost(connection);
+        if said == "appended" {
+            taken += 1;
+        } else {
+            assert!(said.contains("InvalidArgument"), "{said}");
+            refused += 1;
+        }
+    }
+    assert!(
+        refused > 3000 && taken > 500,
+        "{refused} of 10000 were refused, {taken} taken"
+    );
+    assert_eq!(world.machine.connections(), 0);
+    let connection = world.open();
+    let request = raw_proto_request(STREAM, None, Some(descriptor), rows);
+    assert_eq!(world.send(connection, &request), "appended");
+    let all = world.machine.catalog().table(&table).unwrap().all_rows();
+    assert_eq!(all.num_rows(), (taken + 1) * 20);
+    let last = all.slice(all.num_rows() - 20, 20);
+    assert_eq!(
+        last.column(0).to_data(),
+        Int64Array::from_iter_values(0..20).to_data()
     );
 }
 

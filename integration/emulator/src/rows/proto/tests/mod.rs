@@ -1,0 +1,42 @@
+//! Protobuf rows against descriptors and messages written by hand.
+
+use bytes::Bytes;
+use prost::Message;
+use prost_types::DescriptorProto;
+
+use super::decode::{DecodeError, Decoded};
+use super::descriptor::Descriptor;
+use crate::machine::Switches;
+use crate::rows::RowErrors;
+use crate::schema::Column;
+
+mod descriptors;
+mod encode;
+mod hostile;
+mod random;
+mod rows;
+
+/// What came of rows: columns, or bad rows with their texts.
+type Outcome = Result<Decoded, Vec<(usize, String)>>;
+
+/// Reads rows; descriptor and table fit.
+fn read(descriptor: &DescriptorProto, columns: &[Column], rows: Vec<Vec<u8>>) -> Outcome {
+    let descriptor = Descriptor::read(&descriptor.encode_to_vec(), &Switches::default()).unwrap();
+    read_with(&descriptor, columns, rows, &Switches::default()).unwrap()
+}
+
+fn read_with(
+    descriptor: &Descriptor,
+    columns: &[Column],
+    rows: Vec<Vec<u8>>,
+    switches: &Switches,
+) -> Result<Outcome, DecodeError> {
+    let rows: Vec<Bytes> = rows.into_iter().map(Bytes::from).collect();
+    let mut errors = RowErrors::default();
+    let read = super::read(descriptor, &rows, columns, &[], switches, &mut errors).unwrap()?;
+    Ok(if errors.is_empty() {
+        Ok(read)
+    } else {
+        Err(errors.errors.into_iter().collect())
+    })
+}
