@@ -72,8 +72,11 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
+/// What they are called, the table's columns, and rows of it.
+type Rows = (&'static str, Vec<Column>, RecordBatch);
+
 /// Tables, and a batch of about [`REQUEST_BYTES`] for each.
-fn kinds() -> Result<Vec<(&'static str, Vec<Column>, RecordBatch)>, Failure> {
+fn kinds() -> Result<Vec<Rows>, Failure> {
     let column = |name: &str, kind| Column::new(name, kind, Mode::Nullable);
     let text = Kind::String { max_length: None };
     let ints = |rows: i64| -> ArrayRef { Arc::new(Int64Array::from_iter_values(0..rows)) };
@@ -220,7 +223,7 @@ fn over_tcp(
     count: u64,
     emulator: bool,
 ) -> Result<f64, Failure> {
-    let (ready, is_ready) = mpsc::channel();
+    let (ready, is_ready) = mpsc::sync_channel(1);
     let (stop, stopped) = oneshot::channel();
     let columns = columns.to_vec();
     let server = thread::spawn(move || -> Result<(), Failure> {
@@ -245,7 +248,7 @@ fn over_tcp(
     Ok(requests.1.encoded_len() as f64 * count as f64 / seconds / 1e9)
 }
 
-type Ready = mpsc::Sender<(std::net::SocketAddr, Usage)>;
+type Ready = mpsc::SyncSender<(std::net::SocketAddr, Usage)>;
 
 async fn serve_emulator(
     columns: Vec<Column>,

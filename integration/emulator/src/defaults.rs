@@ -65,8 +65,8 @@ enum Value {
     Constant(Cell),
     /// A function's result as a value of that kind.
     Call(Function, Kind),
-    List(Vec<Value>),
-    Struct(Vec<Value>),
+    List(Vec<Self>),
+    Struct(Vec<Self>),
 }
 
 /// The functions that defaults may call; `ST_GEOGPOINT` of literals is a constant.

@@ -20,9 +20,9 @@ pub(super) enum Expression {
     /// A value of that type.
     Literal(Kind, Cell),
     /// Elements, of that type if it is named.
-    Array(Option<Column>, Vec<Expression>),
+    Array(Option<Column>, Vec<Self>),
     /// Fields, of these types if they are named.
-    Struct(Option<Vec<Column>>, Vec<Expression>),
+    Struct(Option<Vec<Column>>, Vec<Self>),
     Call(Function),
 }
 

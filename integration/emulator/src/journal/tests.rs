@@ -212,8 +212,11 @@ fn offset(answer: Result<AppendRowsResponse, Refusal>) -> Option<i64> {
     }
 }
 
+/// Does something, and writes down what was said.
+type Step = Box<dyn Fn(&mut World, &mut Vec<String>)>;
+
 /// One of each kind of change, each with one effect.
-fn steps() -> Vec<Box<dyn Fn(&mut World, &mut Vec<String>)>> {
+fn steps() -> Vec<Step> {
     let stream =
         |kind| move |world: &mut World, streams: &mut Vec<String>| streams.push(world.stream(kind).unwrap());
     let other = || TableRef::new("p", "d", "other");

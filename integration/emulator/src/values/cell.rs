@@ -43,9 +43,9 @@ pub(crate) enum Cell {
     /// RANGE, its bounds in the units of its element.
     Range(Option<i64>, Option<i64>),
     /// The fields of a STRUCT, one for each.
-    Struct(Vec<Cell>),
+    Struct(Vec<Self>),
     /// The elements of a REPEATED column.
-    List(Vec<Cell>),
+    List(Vec<Self>),
 }
 
 impl Schema {

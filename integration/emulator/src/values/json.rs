@@ -448,16 +448,12 @@ mod tests {
             (Kind::Float64, json!("-Infinity"), "-inf"),
             (NUMERIC, json!(1.1), "1.100000000"),
             (NUMERIC, json!("-0.0000000005"), "-0.000000001"),
-            (
-                big.clone(),
-                json!("1e-38"),
-                "0.00000000000000000000000000000000000001",
-            ),
+            (big, json!("1e-38"), "0.00000000000000000000000000000000000001"),
             (TEXT, json!("a\"b"), "a\"b"),
             (TEXT, json!(12), "12"),
             (bytes.clone(), json!("AP+A"), "00ff80"),
             (bytes.clone(), json!("AP-A"), "00ff80"),
-            (bytes.clone(), json!("AA"), "00"),
+            (bytes, json!("AA"), "00"),
             (Kind::Date, json!("2020-02-29"), "2020-02-29"),
             (Kind::Time, json!("12:34:56.5"), "12:34:56.500"),
             (

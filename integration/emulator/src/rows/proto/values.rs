@@ -146,7 +146,7 @@ impl<'a> Values<'a> {
             (Into::Date(into), Raw::Int(days)) => into.append_value(checks.date(days)?),
             (Into::Date(into), Raw::Text(bytes)) => into.append_value(checks.date_text(utf8(bytes)?)?),
             (Into::Time(into), Raw::Int(packed)) => {
-                into.append_value(checks.parts(civil::time(packed), packed, "Time")?)
+                into.append_value(checks.parts(civil::time(packed), packed, "Time")?);
             }
             (Into::Time(into), Raw::Text(bytes)) => into.append_value(checks.time_text(utf8(bytes)?)?),
             (Into::Datetime(into), Raw::Int(packed)) => {
