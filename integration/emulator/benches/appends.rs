@@ -73,10 +73,10 @@ fn main() -> Result<(), Failure> {
 }
 
 /// What they are called, the table's columns, and rows of it.
-type Rows = (&'static str, Vec<Column>, RecordBatch);
+type Case = (&'static str, Vec<Column>, RecordBatch);
 
 /// Tables, and a batch of about [`REQUEST_BYTES`] for each.
-fn kinds() -> Result<Vec<Rows>, Failure> {
+fn kinds() -> Result<Vec<Case>, Failure> {
     let column = |name: &str, kind| Column::new(name, kind, Mode::Nullable);
     let text = Kind::String { max_length: None };
     let ints = |rows: i64| -> ArrayRef { Arc::new(Int64Array::from_iter_values(0..rows)) };

@@ -91,7 +91,7 @@ fn forget_not_seen(not_seen: &Value, expected: &mut Value) {
 impl Client {
     /// Carries out one step, and says what there was to see.
     async fn take(&mut self, world: &World, step: &Value) -> Value {
-        let seen = if step.get("create").is_some() {
+        if step.get("create").is_some() {
             let build = world
                 .write
                 .create_stream::<BufferedStream>(path(TABLE))
@@ -118,8 +118,7 @@ impl Client {
         } else {
             assert_eq!(step["read"], "rows");
             json!({ "rows": world.rows(TABLE).await })
-        };
-        seen
+        }
     }
 
     fn writer(&self) -> &BufferedWriter<Arrow> {
