@@ -58,7 +58,7 @@ pub struct Table {
     pub modified_ms: Millis,
     /// Every other field of the REST resource (description, labels, timePartitioning...), echoed as it came.
     pub rest: Map<String, Value>,
-    /// Grows with each change; see [`Table::etag`].
+    /// Grows with each change, by rows or by description.
     pub revision: u64,
     /// Counts the changes of its columns.
     #[serde(default)]
@@ -419,9 +419,13 @@ impl Dataset {
 }
 
 impl Table {
-    /// Changes whenever the table does, and differs between a table and its namesake created later.
+    /// Changes whenever the table's description does, and differs between a table and its namesake created later. Rows
+    /// do not change it (UNCONFIRMED): whoever adds a column while others append could not do so by etag otherwise.
     pub fn etag(&self) -> String {
-        format!("tb-{:x}-{:x}", self.id, self.revision)
+        // What is in memory can be written.
+        let description = serde_json::to_vec(&(&self.schema, &self.rest)).unwrap_or_default();
+        let checksum = crc32c::crc32c(&description);
+        format!("tb-{:x}-{:x}-{checksum:x}", self.id, self.schema_version)
     }
 
     /// Visible rows in the order in which they became visible, in the schema's canonical Arrow types.

@@ -92,6 +92,10 @@ pub(crate) fn router(service: Service) -> Router {
     Router::new()
         .route("/", get(page::page))
         .route("/bigquery/v2/projects", get(projects::list))
+        .route(
+            "/upload/bigquery/v2/projects/{project}/jobs",
+            post(queries::upload),
+        )
         .nest("/bigquery/v2/projects/{project}", project.clone())
         // Node's client takes BIGQUERY_EMULATOR_HOST for everything before `/projects`, and Go's its endpoint.
         .route("/projects", get(projects::list))

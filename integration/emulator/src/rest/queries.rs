@@ -50,17 +50,24 @@ pub(super) async fn insert(
     Ok(Json(job.resource()))
 }
 
+/// A load job with its data, which ends no other way than one without.
+pub(super) async fn upload() -> ApiError {
+    other_job("load")
+}
+
 fn no_query(configuration: &Value) -> ApiError {
     match OTHER_JOBS.iter().find(|kind| configuration.get(**kind).is_some()) {
-        Some(kind) => {
-            let text = format!("This emulator runs query jobs only, no {kind} jobs");
-            ApiError::new(501, "notImplemented", text)
-        }
+        Some(kind) => other_job(kind),
         None => {
             let text = "This emulator runs query jobs only: configuration.query is missing";
             ApiError::new(400, "required", text)
         }
     }
+}
+
+fn other_job(kind: &str) -> ApiError {
+    let text = format!("This emulator runs query jobs only, no {kind} jobs");
+    ApiError::new(501, "notImplemented", text)
 }
 
 pub(super) async fn get(

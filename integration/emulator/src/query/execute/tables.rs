@@ -37,6 +37,11 @@ pub(super) async fn create(scope: &Scope, mut create: CreateTable) -> Result<Ans
             return Ok(done("SKIP"));
         }
         let replaced = exists(machine, &name);
+        if create.create == Create::OrReplace
+            && let Ok(table) = machine.catalog().table(&name)
+        {
+            check_kind(&name, table, "TABLE", "CREATE OR REPLACE")?;
+        }
         if scope.dry_run {
             return Ok(done(if replaced { "REPLACE" } else { "CREATE" }));
         }

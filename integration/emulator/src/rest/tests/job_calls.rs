@@ -257,4 +257,11 @@ async fn other_kinds_of_jobs_are_refused() {
         let want = error(501, "UNIMPLEMENTED", "notImplemented", &text);
         assert_eq!(world.refused("POST", "jobs", body).await, want);
     }
+    let upload = Request::builder()
+        .method("POST")
+        .uri("/upload/bigquery/v2/projects/p/jobs?uploadType=multipart")
+        .body(Body::empty())
+        .unwrap();
+    let response = world.router.clone().oneshot(upload).await.unwrap();
+    assert_eq!(response.status(), 501);
 }

@@ -1,6 +1,9 @@
 //! Statements other than SELECT, through jobs.
 
+use bigquery_write_proto::wire::{CreateWriteStreamRequest, WriteStream, write_stream::Type};
+
 use super::*;
+use crate::machine::CallMeta;
 
 impl World {
     /// `statistics.query` of a statement's job.
@@ -345,6 +348,10 @@ async fn a_view_is_read_as_its_query() {
             "p:d.v is a VIEW: use DROP VIEW in place of DROP TABLE",
         ),
         (
+            "CREATE OR REPLACE TABLE v (a INT64)",
+            "p:d.v is a VIEW: use CREATE OR REPLACE VIEW in place of CREATE OR REPLACE TABLE",
+        ),
+        (
             "DROP VIEW t",
             "p:d.t is a TABLE: use DROP TABLE in place of DROP VIEW",
         ),
@@ -355,6 +362,20 @@ async fn a_view_is_read_as_its_query() {
     ] {
         assert_eq!(world.fails(sql).await, text, "{sql}");
     }
+    let request = CreateWriteStreamRequest {
+        parent: "projects/p/datasets/d/tables/v".to_owned(),
+        write_stream: Some(WriteStream {
+            r#type: Type::Buffered as i32,
+            ..WriteStream::default()
+        }),
+    };
+    let stream = world
+        .shared
+        .with(|machine| machine.create_write_stream(NOW, &CallMeta::default(), &request));
+    assert_eq!(
+        stream.result.unwrap_err().message,
+        "Cannot write to projects/p/datasets/d/tables/v: it is a view"
+    );
     let replaced = world.execute("CREATE OR REPLACE VIEW v AS SELECT 9 AS n").await;
     assert_eq!(replaced, did("CREATE_VIEW", "REPLACE", "v"));
     assert_eq!(world.rows("SELECT * FROM w").await, json!([["9"]]));
