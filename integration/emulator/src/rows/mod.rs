@@ -1,5 +1,6 @@
 //! Decodes and checks appended rows, by code of the emulator's own: what BigQuery would refuse is refused here.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -16,7 +17,7 @@ use crate::schema::{Column, Kind, Schema};
 pub(crate) use checks::{Bad, Checks};
 use fit::{Misfit, Takes};
 use missing::Shown;
-use proto::{DecodeError, Descriptor, DescriptorError};
+use proto::{Descriptor, DescriptorError};
 
 pub(crate) use missing::Missing;
 
@@ -112,6 +113,7 @@ impl Writer {
         let columns = &schema.columns;
         let misfit = |misfit: Misfit| misfit.refusal(stream).in_band(switches.schema_error_in_band);
         let filled = missing.filled();
+        let memory = Memory::of(switches);
         let mut errors = RowErrors::default();
         let (len, arrays, pseudo, shown) = match (self, rows) {
             (Self::Arrow(fields), Serialized::Arrow(batch)) => {
@@ -123,19 +125,15 @@ impl Writer {
                 };
                 let batch = ipc::read_batch(batch, fields).map_err(|error| malformed(&error, stream))?;
                 let checks = Checks::of(switches);
-                let arrays = values::convert(&batch, &fits, columns, &filled, checks, &mut errors);
+                let arrays = values::convert(&batch, &fits, columns, &filled, checks, &memory, &mut errors);
                 (batch.rows, arrays, [None, None], Shown::Null)
             }
             (Self::Proto(descriptor), Serialized::Proto(rows)) => {
-                let read =
-                    proto::read(descriptor, rows, columns, &filled, switches, &mut errors).map_err(misfit)?;
+                let read = proto::read(descriptor, rows, columns, &filled, switches, &memory, &mut errors)
+                    .map_err(misfit)?;
                 let (arrays, pseudo) = match read {
                     Ok(read) => (Ok(read.columns), read.pseudo),
-                    Err(DecodeError::Arrow(error)) => (Err(error), [None, None]),
-                    Err(error) => {
-                        let text = format!("{error}. Entity: {stream}");
-                        return Err(Refusal::invalid(text).in_band(true));
-                    }
+                    Err(error) => (Err(error), [None, None]),
                 };
                 (rows.len(), arrays, pseudo, Shown::NullOrEmpty)
             }
@@ -145,8 +143,14 @@ impl Writer {
         if !errors.is_empty() {
             return Err(errors.refused(switches, stream));
         }
-        let broken = |error: ArrowError| malformed(&error, stream);
+        let broken = |error: ArrowError| match error {
+            ArrowError::MemoryError(text) => {
+                Refusal::invalid(format!("{text}. Entity: {stream}")).in_band(true)
+            }
+            error => malformed(&error, stream),
+        };
         let arrays = arrays.map_err(broken)?;
+        memory.unsent(len, &arrays).map_err(broken)?;
         let arrays = missing.settle(columns, arrays, len, shown, moment);
         let options = RecordBatchOptions::new().with_row_count(Some(len));
         let rows = RecordBatch::try_new_with_options(schema.arrow(), arrays.map_err(broken)?, &options);
@@ -185,7 +189,8 @@ pub(crate) fn check(rows: &RecordBatch, columns: &[Column], switches: &Switches)
     };
     let mut errors = RowErrors::default();
     let checks = Checks::of(switches);
-    let converted = values::convert(&columns_of, &fits, &columns, &[], checks, &mut errors);
+    let memory = Memory::of(switches);
+    let converted = values::convert(&columns_of, &fits, &columns, &[], checks, &memory, &mut errors);
     if let Some(text) = errors.errors.into_values().next() {
         return Err(text);
     }
@@ -234,6 +239,41 @@ pub(crate) fn format_changed(stream: &str) -> Refusal {
     Refusal::invalid(format!(
         "The data format cannot change in a connection. Entity: {stream}"
     ))
+}
+
+/// Memory that a request's rows may still take when they are read: a few bytes can stand for many, by default values,
+/// names of enums, messages that are empty, columns that are not sent.
+#[derive(Debug)]
+struct Memory {
+    most: u64,
+    left: Cell<u64>,
+}
+
+impl Memory {
+    fn of(switches: &Switches) -> Self {
+        let most = switches.max_decoded_bytes;
+        Self {
+            most,
+            left: Cell::new(most),
+        }
+    }
+
+    fn spend(&self, bytes: u64) -> Result<(), ArrowError> {
+        let left = self.left.get().checked_sub(bytes).ok_or_else(|| {
+            let most = self.most;
+            ArrowError::MemoryError(format!(
+                "the rows take more than {most} bytes of memory when they are read; send fewer in one request"
+            ))
+        })?;
+        self.left.set(left);
+        Ok(())
+    }
+
+    /// For the columns that the writer lacks: about what so many values of them take.
+    fn unsent(&self, len: usize, columns: &[Option<ArrayRef>]) -> Result<(), ArrowError> {
+        let unsent = columns.iter().filter(|column| column.is_none()).count();
+        self.spend((len as u64).saturating_mul(unsent as u64).saturating_mul(32))
+    }
 }
 
 /// What is wrong with single rows: one error a row, the first of it.

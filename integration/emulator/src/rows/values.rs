@@ -14,11 +14,11 @@ use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{ArrowError, DataType, Field, Fields};
 use arrow_select::take::take;
 
-use super::RowErrors;
 use super::checks::{Bad, Checks};
 use super::fit::Fit;
 use super::ipc::Columns;
 use super::spans::{interval, picoseconds, range};
+use super::{Memory, RowErrors};
 use crate::schema::{Column, Kind, Mode};
 use crate::values::literal::ten;
 
@@ -33,21 +33,17 @@ pub(super) fn convert(
     columns: &[Column],
     filled: &[bool],
     checks: Checks,
+    memory: &Memory,
     errors: &mut RowErrors,
 ) -> Result<Vec<Option<ArrayRef>>, ArrowError> {
     let mut place = Place {
         rows: Rows::Same,
         name: Cow::Borrowed(""),
         checks,
+        memory,
         errors,
     };
-    let arrays = fields(&source.arrays, source.rows, fits, columns, filled, &mut place)?;
-    let sent = fits.iter().map(|fit| fit.source.is_some());
-    Ok(arrays
-        .into_iter()
-        .zip(sent)
-        .map(|(array, sent)| sent.then_some(array))
-        .collect())
+    fields(&source.arrays, fits, columns, filled, &mut place)
 }
 
 /// Which row of the request each value belongs to.
@@ -65,6 +61,7 @@ pub(super) struct Place<'a> {
     rows: Rows<'a>,
     name: Cow<'a, str>,
     pub(super) checks: Checks,
+    memory: &'a Memory,
     errors: &'a mut RowErrors,
 }
 
@@ -94,19 +91,20 @@ impl Place<'_> {
             rows: Rows::Of(rows),
             name: Cow::Owned(name),
             checks: self.checks,
+            memory: self.memory,
             errors: &mut *self.errors,
         }
     }
 }
 
+/// The columns of a table or STRUCT; `None` is one that the writer lacks.
 fn fields(
     sources: &[ArrayRef],
-    len: usize,
     fits: &[Fit],
     columns: &[Column],
     filled: &[bool],
     place: &mut Place<'_>,
-) -> Result<Vec<ArrayRef>, ArrowError> {
+) -> Result<Vec<Option<ArrayRef>>, ArrowError> {
     let prefix = if place.name.is_empty() {
         String::new()
     } else {
@@ -116,7 +114,7 @@ fn fields(
     for (at, (column, fit)) in columns.iter().zip(fits).enumerate() {
         let filled = filled.get(at).copied().unwrap_or_default();
         let Some(source) = fit.source.and_then(|at| sources.get(at)) else {
-            arrays.push(absent(column, len));
+            arrays.push(None);
             continue;
         };
         let mut place = Place {
@@ -126,15 +124,16 @@ fn fields(
             },
             name: Cow::Owned(format!("{prefix}{}", column.name)),
             checks: place.checks,
+            memory: place.memory,
             errors: &mut *place.errors,
         };
-        arrays.push(match column.mode {
+        arrays.push(Some(match column.mode {
             Mode::Repeated => repeated(source, fit, column, filled, &mut place)?,
             mode => {
                 let required = mode == Mode::Required && !filled;
                 value(source, fit, &column.kind, required, &mut place)?
             }
-        });
+        }));
     }
     Ok(arrays)
 }
@@ -290,18 +289,14 @@ pub(super) fn members(
         .collect();
     let name = place.name.clone().into_owned();
     let mut inner = place.inner(&rows, name);
-    let arrays = fields(
-        source.columns(),
-        source.len(),
-        &fit.inner,
-        columns,
-        &[],
-        &mut inner,
-    )?;
+    let arrays = fields(source.columns(), &fit.inner, columns, &[], &mut inner)?;
+    place.memory.unsent(source.len(), &arrays)?;
+    let arrays = arrays.into_iter().zip(columns);
+    let arrays = arrays.map(|(array, column)| array.unwrap_or_else(|| absent(column, source.len())));
     // What lies under a null is null itself, so that its REQUIRED fields need no value.
     let valid = BooleanBuffer::collect_bool(rows.len(), |at| rows[at] != DEAD);
     let nulls = Some(NullBuffer::new(valid)).filter(|nulls| nulls.null_count() > 0);
-    Ok((arrays, nulls))
+    Ok((arrays.collect(), nulls))
 }
 
 fn numeric(

@@ -9,6 +9,7 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, Field};
 use bigquery_write_emulator::faults::FaultPlan;
+use bigquery_write_emulator::machine::Switches;
 use bigquery_write_emulator::schema::{Column, Kind, Mode, RangeElement};
 use prost::Message;
 use prost_types::DescriptorProto;
@@ -253,6 +254,44 @@ fn ten_thousand_damaged_protobuf_requests_are_errors_or_rows_and_never_a_panic()
         last.column(0).to_data(),
         Int64Array::from_iter_values(0..20).to_data()
     );
+}
+
+#[test]
+fn columns_that_are_not_sent_take_no_memory_without_limit() {
+    let switches = Switches {
+        max_decoded_bytes: 10_000,
+        ..Switches::default()
+    };
+    let mut world = World::with(switches, FaultPlan::default());
+    let columns =
+        |count: usize| (0..count).map(|at| Column::new(format!("c{at}"), Kind::Int64, Mode::Nullable));
+    let inner = Kind::Struct(columns(100).collect());
+    let mut table: Vec<Column> = columns(100).collect();
+    table.push(Column::new("s", inner, Mode::Nullable));
+    world.table("m", "US", table);
+    let said = "InvalidArgument: the rows take more than 10000 bytes of memory when they are read; send fewer in one \
+                request. Entity: projects/p/datasets/d/tables/m/streams/_default";
+    let row = message("Row", vec![optional("c0", 1, Type::Int64)]);
+    let connection = world.open();
+    let few = raw_proto_request(STREAM, None, Some(row.encode_to_vec()), vec![Vec::new(); 2]);
+    let many = raw_proto_request(STREAM, None, None, vec![Vec::new(); 100]);
+    assert_eq!(world.send(connection, &few), "appended");
+    assert_eq!(world.send(connection, &many), said);
+    let ints: ArrayRef = Arc::new(Int64Array::from(vec![1; 100]));
+    let nested = StructArray::from(vec![(
+        Arc::new(Field::new("c0", DataType::Int64, true)),
+        Arc::clone(&ints),
+    )]);
+    let batches: [(&str, ArrayRef); 2] = [("c0", ints), ("s", Arc::new(nested))];
+    for (name, array) in batches {
+        let connection = world.open();
+        let batch = RecordBatch::try_from_iter([(name, array)]).unwrap();
+        assert_eq!(
+            world.send(connection, &request(STREAM, None, &batch)),
+            said,
+            "{name}"
+        );
+    }
 }
 
 #[test]

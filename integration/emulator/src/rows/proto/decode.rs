@@ -16,9 +16,9 @@ use super::raw::{Raw, Scalar};
 use super::values::Values;
 use super::wire::{Reader, Value, WireError};
 use crate::machine::{Behaviour, Switches};
-use crate::rows::RowErrors;
 use crate::rows::checks::{Bad, Checks};
 use crate::rows::values::absent;
+use crate::rows::{Memory, RowErrors};
 use crate::schema::{Column, Mode};
 use crate::values::range;
 
@@ -31,16 +31,6 @@ pub(in crate::rows) struct Decoded {
     pub(in crate::rows) pseudo: [Option<ArrayRef>; 2],
 }
 
-/// Why rows were not read to the end.
-#[derive(Debug, thiserror::Error)]
-pub(in crate::rows) enum DecodeError {
-    /// A few bytes can stand for many: default values, names of enums, messages that are empty.
-    #[error("the rows take more than {0} bytes of memory when they are read; send fewer in one request")]
-    TooLarge(u64),
-    #[error(transparent)]
-    Arrow(#[from] ArrowError),
-}
-
 /// Reads rows; in columns to be `filled` NULL may stand. Bad ones go to `errors`, and there are no columns then.
 pub(super) fn decode(
     rows: &[Bytes],
@@ -48,8 +38,9 @@ pub(super) fn decode(
     columns: &[Column],
     filled: &[bool],
     switches: &Switches,
+    memory: &Memory,
     errors: &mut RowErrors,
-) -> Result<Decoded, DecodeError> {
+) -> Result<Decoded, ArrowError> {
     let checks = Checks::of(switches);
     let mut filling = Filling::new(level, checks);
     for (place, _) in level.columns.iter().zip(filled).filter(|(_, filled)| **filled) {
@@ -60,7 +51,7 @@ pub(super) fn decode(
     let mut reading = Reading {
         row: 0,
         checks,
-        left: switches.max_decoded_bytes,
+        memory,
         defaults: switches.keeps(Behaviour::ProtoDefaultsApply),
         zeros: !switches.keeps(Behaviour::AbsentIsNotZero),
         required: switches.keeps(Behaviour::ProtoRequiredChecked),
@@ -73,7 +64,7 @@ pub(super) fn decode(
         let read = filling.read(row, &mut reading);
         match read.and_then(|()| filling.finish(true, &mut reading)) {
             Ok(()) => {}
-            Err(Stop::TooLarge) => return Err(DecodeError::TooLarge(switches.max_decoded_bytes)),
+            Err(Stop::TooLarge(error)) => return Err(error),
             Err(Stop::Wire(error)) => {
                 reading
                     .errors
@@ -94,8 +85,7 @@ pub(super) fn decode(
 /// What holds for all rows, and what is happening to this one.
 struct Reading<'e> {
     row: usize,
-    /// Bytes that columns may still take.
-    left: u64,
+    memory: &'e Memory,
     checks: Checks,
     errors: &'e mut RowErrors,
     defaults: bool,
@@ -108,7 +98,7 @@ struct Reading<'e> {
 /// What ends a row, or all.
 enum Stop {
     Wire(WireError),
-    TooLarge,
+    TooLarge(ArrowError),
 }
 
 impl From<WireError> for Stop {
@@ -122,9 +112,8 @@ impl Reading<'_> {
         self.errors.add(self.row, || bad.on(field));
     }
 
-    fn spend(&mut self, bytes: u64) -> Result<(), Stop> {
-        self.left = self.left.checked_sub(bytes).ok_or(Stop::TooLarge)?;
-        Ok(())
+    fn spend(&self, bytes: u64) -> Result<(), Stop> {
+        self.memory.spend(bytes).map_err(Stop::TooLarge)
     }
 }
 
@@ -259,7 +248,7 @@ impl<'a> Filling<'a> {
         (bound(0), bound(1))
     }
 
-    fn columns(self, columns: &[Column]) -> Result<Decoded, DecodeError> {
+    fn columns(self, columns: &[Column]) -> Result<Decoded, ArrowError> {
         let arrays: Vec<ArrayRef> = self
             .slots
             .into_iter()
@@ -479,10 +468,7 @@ impl<'a> Slot<'a> {
                 ..
             } => {
                 let len = valid.len();
-                let decoded = filling.columns(columns).map_err(|error| match error {
-                    DecodeError::Arrow(error) => error,
-                    error => ArrowError::ComputeError(error.to_string()),
-                })?;
+                let decoded = filling.columns(columns)?;
                 let arrays = decoded.columns.into_iter().zip(columns);
                 let arrays = arrays.map(|(array, column)| array.unwrap_or_else(|| absent(column, len)));
                 let nulls = NullBuffer::new(BooleanBuffer::from(valid));
@@ -508,7 +494,13 @@ fn finish_message(
     name: &str,
     reading: &mut Reading<'_>,
 ) -> Result<(), Stop> {
-    reading.spend(1)?;
+    let unsent = filling
+        .level
+        .columns
+        .iter()
+        .filter(|place| place.is_none())
+        .count();
+    reading.spend(1 + 8 * unsent as u64)?;
     filling.finish(there, reading)?;
     valid.push(there);
     if is_range && there {

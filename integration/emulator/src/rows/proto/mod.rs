@@ -1,13 +1,14 @@
 //! Protobuf rows: a descriptor, and messages that follow it (write-api.md 5.1 to 5.4).
 
+use arrow_schema::ArrowError;
 use bytes::Bytes;
 
-use super::RowErrors;
 use super::fit::Misfit;
+use super::{Memory, RowErrors};
 use crate::machine::Switches;
 use crate::schema::Column;
 
-pub(super) use decode::{DecodeError, Decoded};
+pub(super) use decode::Decoded;
 pub(super) use descriptor::{Descriptor, DescriptorError};
 
 mod civil;
@@ -32,8 +33,11 @@ pub(super) fn read(
     columns: &[Column],
     filled: &[bool],
     switches: &Switches,
+    memory: &Memory,
     errors: &mut RowErrors,
-) -> Result<Result<Decoded, DecodeError>, Misfit> {
+) -> Result<Result<Decoded, ArrowError>, Misfit> {
     let level = fit::fit(descriptor, columns, switches)?;
-    Ok(decode::decode(rows, &level, columns, filled, switches, errors))
+    Ok(decode::decode(
+        rows, &level, columns, filled, switches, memory, errors,
+    ))
 }

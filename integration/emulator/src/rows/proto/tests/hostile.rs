@@ -8,8 +8,8 @@ use super::encode::{Payload, bytes, enumeration, message, optional, repeated, ty
 use super::random::{Random, Table};
 use super::read_with;
 use crate::machine::Switches;
-use crate::rows::RowErrors;
 use crate::rows::proto::descriptor::Descriptor;
+use crate::rows::{Memory, RowErrors};
 use crate::schema::{Column, Kind, Mode};
 
 const STRING: Kind = Kind::String { max_length: None };
@@ -28,8 +28,7 @@ fn limited(descriptor: &prost_types::DescriptorProto, columns: &[Column], rows: 
 
 #[test]
 fn few_bytes_do_not_become_many() {
-    const TOO_LARGE: &str =
-        "the rows take more than 100000 bytes of memory when they are read; send fewer in one request";
+    const TOO_LARGE: &str = "Memory error: the rows take more than 100000 bytes of memory when they are read; send fewer in one request";
     // A default value of 10,000 bytes in rows of none.
     let long = "x".repeat(10_000);
     let default = FieldDescriptorProto {
@@ -101,8 +100,8 @@ fn thousands_of_damaged_descriptors_and_rows_are_refused_or_read_and_never_a_pan
                 continue;
             };
             let rows: Vec<_> = rows.into_iter().map(Into::into).collect();
-            let mut errors = RowErrors::default();
-            match super::super::read(&read, &rows, &columns, &[], &switches, &mut errors) {
+            let (memory, mut errors) = (Memory::of(&switches), RowErrors::default());
+            match super::super::read(&read, &rows, &columns, &[], &switches, &memory, &mut errors) {
                 Err(_) => unfit += 1,
                 Ok(_) if !errors.is_empty() => bad += 1,
                 Ok(_) => good += 1,

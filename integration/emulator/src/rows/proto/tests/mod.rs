@@ -1,13 +1,14 @@
 //! Protobuf rows against descriptors and messages written by hand.
 
+use arrow_schema::ArrowError;
 use bytes::Bytes;
 use prost::Message;
 use prost_types::DescriptorProto;
 
-use super::decode::{DecodeError, Decoded};
+use super::decode::Decoded;
 use super::descriptor::Descriptor;
 use crate::machine::Switches;
-use crate::rows::RowErrors;
+use crate::rows::{Memory, RowErrors};
 use crate::schema::Column;
 
 mod descriptors;
@@ -30,10 +31,10 @@ fn read_with(
     columns: &[Column],
     rows: Vec<Vec<u8>>,
     switches: &Switches,
-) -> Result<Outcome, DecodeError> {
+) -> Result<Outcome, ArrowError> {
     let rows: Vec<Bytes> = rows.into_iter().map(Bytes::from).collect();
-    let mut errors = RowErrors::default();
-    let read = super::read(descriptor, &rows, columns, &[], switches, &mut errors).unwrap()?;
+    let (memory, mut errors) = (Memory::of(switches), RowErrors::default());
+    let read = super::read(descriptor, &rows, columns, &[], switches, &memory, &mut errors).unwrap()?;
     Ok(if errors.is_empty() {
         Ok(read)
     } else {
