@@ -2,6 +2,8 @@
 'use strict';
 
 const assert = require('node:assert');
+const fs = require('node:fs');
+const path = require('node:path');
 const {test} = require('node:test');
 
 const golden = require('../scenario/golden.json');
@@ -15,15 +17,18 @@ const TABLE = 'node_protobuf';
 test('Node with protobuf sees the golden transcript', {timeout: world.LIMIT}, async () => {
   const notSeen = golden.not_seen.filter(rule => rule.client === CLIENT).map(rule => rule.field);
   const conversation = new Conversation(await world.makeTable(TABLE, golden.table));
+  const transcript = [];
   try {
     for (const [number, step] of golden.steps.entries()) {
       const expected = {...step.see};
       notSeen.forEach(field => delete expected[field]);
       const seen = await conversation.take(step.do);
+      transcript.push({do: step.do, see: seen});
       assert.deepStrictEqual(seen, expected, difference(number, step, seen));
     }
   } finally {
     conversation.close();
+    fs.writeFileSync(path.join(world.transcripts(), `${CLIENT}.json`), JSON.stringify(transcript, null, 1) + '\n');
   }
 });
 

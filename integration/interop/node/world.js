@@ -16,11 +16,12 @@ const LIMIT = 60000;
 
 let connected;
 
-/** Makes the clients; `write` and `http` are the addresses of the emulator's Storage Write and REST APIs. */
-function connect(write, http) {
+/** Makes the clients; `write` and `http` are the addresses of the emulator's Storage Write and REST APIs, `transcripts` is a folder. */
+function connect(write, http, transcripts) {
   const [apiEndpoint, port] = write.split(':');
   connected = {
     http,
+    transcripts,
     tables: new BigQuery({
       projectId: PROJECT,
       apiEndpoint: `http://${http}`,
@@ -95,5 +96,6 @@ module.exports = {
   makeTable,
   rows,
   tables: () => connected.tables,
+  transcripts: () => connected.transcripts,
   writer: () => connected.writer,
 };

@@ -19,6 +19,7 @@ def main():
     parser.add_argument("--http", required=True, help="host:port of its REST API")
     parser.add_argument("--tool", required=True, help="the arroyo-bigquery program")
     parser.add_argument("--work", required=True, type=pathlib.Path, help="folder for files of the tests")
+    parser.add_argument("--transcripts", required=True, type=pathlib.Path, help="folder for what clients saw")
     parser.add_argument("--count", required=True, type=pathlib.Path, help="file for the count of the tests")
     parser.add_argument("tests", nargs="*", help="test names, such as test_pipeline.Earthquakes; else all")
     arguments = parser.parse_args()
@@ -26,6 +27,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     faulthandler.dump_traceback_later(LIMIT, exit=True)
     world.connect(arguments.grpc, arguments.http, arguments.tool, arguments.work)
+    world.transcripts = arguments.transcripts
     loader = unittest.TestLoader()
     if arguments.tests:
         suite = loader.loadTestsFromNames(arguments.tests)

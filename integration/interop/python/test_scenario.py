@@ -36,10 +36,15 @@ class Scenario(unittest.TestCase):
         not_seen = [rule["field"] for rule in GOLDEN["not_seen"] if rule["client"] == client]
         conversation = Conversation(client.replace("-", "_"), rows)
         self.addCleanup(conversation.close)
-        for number, step in enumerate(GOLDEN["steps"]):
-            expected = {name: value for name, value in step["see"].items() if name not in not_seen}
-            seen = conversation.take(step["do"])
-            self.assertEqual(seen, expected, f"step {number}, {step['do']} ({step['fact']})")
+        transcript = []
+        try:
+            for number, step in enumerate(GOLDEN["steps"]):
+                expected = {name: value for name, value in step["see"].items() if name not in not_seen}
+                seen = conversation.take(step["do"])
+                transcript.append({"do": step["do"], "see": seen})
+                self.assertEqual(seen, expected, f"step {number}, {step['do']} ({step['fact']})")
+        finally:
+            (world.transcripts / f"{client}.json").write_text(json.dumps(transcript, indent=1) + "\n")
 
 
 class Conversation:

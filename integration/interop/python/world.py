@@ -21,6 +21,7 @@ client = None
 write_client = None
 http = None
 work = None
+transcripts = None
 _endpoints = None
 _tool = None
 

@@ -1,5 +1,7 @@
 //! The conversation of `scenario/golden.json`, held by Google's Rust client with Arrow rows.
 
+use std::path::Path;
+
 use bigquery_write_emulator::machine::Behaviour;
 use google_cloud_bigquery::Error;
 use google_cloud_bigquery::error::AppendError;
@@ -28,7 +30,11 @@ struct Client {
 #[tokio::test]
 async fn the_client_sees_the_golden_transcript() {
     let world = World::start(&[TABLE], FAULTS).await;
-    hold(&world).await.unwrap();
+    let mut transcript = Vec::new();
+    let held = hold(&world, &mut transcript).await;
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{CLIENT}.json"));
+    std::fs::write(file, serde_json::to_string_pretty(&transcript).unwrap()).unwrap();
+    held.unwrap();
 }
 
 /// The transcript is no good if a server may err and it does not show.
@@ -50,7 +56,7 @@ async fn the_golden_transcript_shows_a_server_that_errs() {
     ];
     for behaviour in SHOWN {
         let world = World::start_unlearned(&[TABLE], FAULTS, Some(behaviour)).await;
-        let held = hold(&world).await;
+        let held = hold(&world, &mut Vec::new()).await;
         assert!(
             held.is_err(),
             "the transcript does not show an emulator without {behaviour:?}"
@@ -59,13 +65,14 @@ async fn the_golden_transcript_shows_a_server_that_errs() {
 }
 
 /// Takes every step, up to the first at which something else is seen.
-async fn hold(world: &World) -> Result<(), String> {
+async fn hold(world: &World, transcript: &mut Vec<Value>) -> Result<(), String> {
     let golden: Value = serde_json::from_str(GOLDEN).unwrap();
     let mut client = Client::default();
     for (number, step) in golden["steps"].as_array().unwrap().iter().enumerate() {
         let mut expected = step["see"].clone();
         forget_not_seen(&golden["not_seen"], &mut expected);
         let seen = client.take(world, &step["do"]).await;
+        transcript.push(json!({ "do": step["do"], "see": seen }));
         if seen != expected {
             let (done, fact) = (&step["do"], &step["fact"]);
             return Err(format!(
