@@ -97,11 +97,11 @@ pub enum Kind {
 /// What a RANGE is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RangeElement {
-    /// RANGE<DATE>.
+    /// `RANGE<DATE>`.
     Date,
-    /// RANGE<DATETIME>.
+    /// `RANGE<DATETIME>`.
     Datetime,
-    /// RANGE<TIMESTAMP>.
+    /// `RANGE<TIMESTAMP>`.
     Timestamp,
 }
 
