@@ -6,9 +6,9 @@ use super::raw::{DefaultValue, Raw, Scalar};
 use super::source::{EnumSource, FieldSource, MAX_NAME, MessageSource, Source};
 use crate::machine::{Behaviour, Switches};
 
-/// STRUCTs in STRUCTs, as deep as BigQuery has them, and the row itself.
 /// Says what a row does; in rows only, never in tables (write-api.md 6).
 pub(super) const CHANGE_TYPE: &str = "_change_type";
+/// STRUCTs in STRUCTs, as deep as BigQuery has them, and the row itself.
 const MAX_DEPTH: usize = 16;
 /// Faults told at once.
 const MAX_FAULTS: usize = 20;
