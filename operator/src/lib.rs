@@ -4,6 +4,7 @@ pub mod credentials;
 mod error;
 mod host;
 pub mod options;
+mod probe;
 mod sink;
 pub mod tables;
 #[cfg(test)]
@@ -13,4 +14,5 @@ pub mod transport;
 pub use bigquery_sink_state::{Epoch, RowCount, SubtaskIndex};
 pub use error::{Blame, Retry, SinkError};
 pub use host::{Barrier, CloseReason, CommitReplay, Committed, Prepared, Restored, SinkOperator, Task};
+pub use probe::{CommandKind, Moment, Probe};
 pub use sink::{BigQuerySink, Counters, Environment, TableLook};

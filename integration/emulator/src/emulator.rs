@@ -19,7 +19,7 @@ use crate::catalog::{CatalogError, DatasetRef, TableRef};
 use crate::faults::{FaultPlan, FaultPlanError, FaultReport};
 use crate::grpc::Service;
 use crate::journal::{self, DataDirError};
-use crate::machine::{Call, Machine, Refusal, StreamInfo, Switches, Visibility};
+use crate::machine::{Call, Exchange, Machine, Refusal, StreamInfo, Switches, Visibility};
 use crate::query::{QueryError, QueryOutput, query};
 use crate::rest;
 use crate::schema::Schema;
@@ -308,6 +308,12 @@ impl Handle {
     pub fn observe(&self, observer: impl FnMut(&Visibility) + Send + 'static) {
         self.shared
             .with(|machine| machine.visible_mut().observe(observer));
+    }
+
+    /// Calls `observer` with each request and its answer, when the request has had its effect and before the answer
+    /// leaves. It must be quick and must not call back into the emulator.
+    pub fn observe_exchanges(&self, observer: impl FnMut(&Exchange) + Send + 'static) {
+        self.shared.with(|machine| machine.observe_exchanges(observer));
     }
 
     /// The calls received last, with the headers that came with them.

@@ -23,6 +23,7 @@ use super::coalesce::Coalescer;
 use super::{Counters, Environment, translate};
 use crate::error::SinkError;
 use crate::options::SinkOptions;
+use crate::probe::{CommandKind, Moment, Probe};
 use crate::transport::{
     AppendEvent, AppendReceiver, AppendRequest, AppendSender, CallError, SendError, TRACE_ID, Transport,
 };
@@ -104,6 +105,8 @@ pub(super) struct Driver {
     encoder: Arc<RowEncoder>,
     transport: Transport,
     counters: Arc<Counters>,
+    subtask: SubtaskIndex,
+    probe: Probe,
     linger: Duration,
     window_requests: usize,
     coalescer: Coalescer,
@@ -126,6 +129,7 @@ impl Driver {
     pub(super) fn new(
         core: Core,
         clock: Clock,
+        subtask: SubtaskIndex,
         encoder: Arc<RowEncoder>,
         options: &SinkOptions,
         environment: &Environment,
@@ -138,6 +142,8 @@ impl Driver {
             encoder,
             transport: environment.transport.clone(),
             counters: Arc::clone(&environment.counters),
+            subtask,
+            probe: environment.probe.clone(),
             linger: options.append_linger,
             window_requests: options.inflight_requests,
             coalescer,
@@ -165,7 +171,7 @@ impl Driver {
     ) -> Result<(), SinkError> {
         loop {
             self.pass_mark();
-            self.carry_out()?;
+            self.carry_out().await?;
             let sends = self.may_send();
             // One full request is held beside the window, and nothing is fed behind a mark: the host's call waits for its answer.
             let takes = !sends && !self.coalescer.is_full();
@@ -348,45 +354,53 @@ impl Driver {
 
     // The core's commands.
 
-    fn carry_out(&mut self) -> Result<(), SinkError> {
+    async fn carry_out(&mut self) -> Result<(), SinkError> {
         while let Some(command) = self.core.poll() {
-            match command {
-                Command::CreateStream { lane } => self.create_stream(lane),
-                Command::Connect { connection, stream } => self.connect(connection, &stream)?,
-                Command::Disconnect { connection } => self.drop_connection(connection),
-                Command::Append {
-                    connection,
-                    request,
-                    offset,
-                    batch,
-                } => {
-                    self.append(connection, request, offset, batch)?;
-                }
-                Command::Release { batch } => {
-                    if let Some((rows, _)) = self.payloads.remove(&batch) {
-                        Counters::add(&self.counters.rows_appended, rows.0);
-                    }
-                }
-                Command::Prepared { state, commit, .. } => reply(self.prepared.take(), (state, commit)),
-                Command::Flush {
-                    flush,
-                    stream,
-                    offset,
-                } => {
-                    let offset = i64::try_from(offset.0).expect("the core keeps offsets within i64");
-                    self.flushes_waiting.push_back((flush, stream, offset));
-                }
-                Command::Committed { rows, .. } => reply(self.committed.take(), rows),
-                Command::Closed => reply(self.closed.take(), ()),
-                // The transport has dropped the refused token already; the next call asks for a new one.
-                Command::RefreshCredentials => {
-                    tracing::info!("BigQuery did not take the token; getting another");
-                }
-                Command::Notice(notice) => self.notice(&notice),
-                Command::Fail(failure) => return Err(translate::failure(&failure)),
-            }
+            let kind = CommandKind::of(&command);
+            self.probe.pass(self.subtask, Moment::Before(kind)).await;
+            self.perform(command)?;
+            self.probe.pass(self.subtask, Moment::After(kind)).await;
         }
         self.start_flushes()
+    }
+
+    fn perform(&mut self, command: Command) -> Result<(), SinkError> {
+        match command {
+            Command::CreateStream { lane } => self.create_stream(lane),
+            Command::Connect { connection, stream } => self.connect(connection, &stream)?,
+            Command::Disconnect { connection } => self.drop_connection(connection),
+            Command::Append {
+                connection,
+                request,
+                offset,
+                batch,
+            } => {
+                self.append(connection, request, offset, batch)?;
+            }
+            Command::Release { batch } => {
+                if let Some((rows, _)) = self.payloads.remove(&batch) {
+                    Counters::add(&self.counters.rows_appended, rows.0);
+                }
+            }
+            Command::Prepared { state, commit, .. } => reply(self.prepared.take(), (state, commit)),
+            Command::Flush {
+                flush,
+                stream,
+                offset,
+            } => {
+                let offset = i64::try_from(offset.0).expect("the core keeps offsets within i64");
+                self.flushes_waiting.push_back((flush, stream, offset));
+            }
+            Command::Committed { rows, .. } => reply(self.committed.take(), rows),
+            Command::Closed => reply(self.closed.take(), ()),
+            // The transport has dropped the refused token already; the next call asks for a new one.
+            Command::RefreshCredentials => {
+                tracing::info!("BigQuery did not take the token; getting another");
+            }
+            Command::Notice(notice) => self.notice(&notice),
+            Command::Fail(failure) => return Err(translate::failure(&failure)),
+        }
+        Ok(())
     }
 
     fn create_stream(&mut self, lane: Lane) {

@@ -28,6 +28,7 @@ use crate::credentials::{TokenSource, token_source};
 use crate::error::SinkError;
 use crate::host::{Barrier, CloseReason, Committed, Prepared, Restored, SinkOperator, Task};
 use crate::options::SinkOptions;
+use crate::probe::Probe;
 use crate::transport::Transport;
 use driver::{Clock, Commit, Driver, Feed, Mark};
 
@@ -40,6 +41,8 @@ pub struct Environment {
     pub tokens: Option<Arc<dyn TokenSource>>,
     /// Counts over all subtasks.
     pub counters: Arc<Counters>,
+    /// Asked at every command of the core; for crash tests.
+    pub probe: Probe,
 }
 
 impl Environment {
@@ -56,6 +59,7 @@ impl Environment {
             transport,
             tokens,
             counters: Arc::default(),
+            probe: Probe::default(),
         })
     }
 }
@@ -244,6 +248,7 @@ impl SinkOperator for BigQuerySink {
         let driver = Driver::new(
             core,
             clock,
+            self.task.subtask,
             Arc::clone(&encoder),
             &self.options,
             &self.environment,

@@ -136,10 +136,11 @@ pub struct Exchange {
     pub refused: bool,
 }
 
-/// The newest exchanges.
-#[derive(Debug, Default)]
+/// The newest exchanges, and every one to the observer.
+#[derive(Default)]
 pub(super) struct Exchanges {
     kept: VecDeque<Exchange>,
+    observer: Option<Box<dyn FnMut(&Exchange) + Send>>,
 }
 
 impl Exchanges {
@@ -149,10 +150,25 @@ impl Exchanges {
         self.kept.iter()
     }
 
+    pub(super) fn observe(&mut self, observer: impl FnMut(&Exchange) + Send + 'static) {
+        self.observer = Some(Box::new(observer));
+    }
+
     pub(super) fn record(&mut self, exchange: Exchange) {
+        if let Some(observer) = &mut self.observer {
+            observer(&exchange);
+        }
         if self.kept.len() == Self::LIMIT {
             self.kept.pop_front();
         }
         self.kept.push_back(exchange);
+    }
+}
+
+impl fmt::Debug for Exchanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exchanges")
+            .field("kept", &self.kept)
+            .finish_non_exhaustive()
     }
 }

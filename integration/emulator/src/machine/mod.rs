@@ -126,6 +126,12 @@ impl Machine {
         self.exchanges.iter()
     }
 
+    /// Calls `observer` with each request and its answer from now on, when the request has had its effect and before
+    /// the answer leaves. It must be quick and must not call back into the emulator.
+    pub fn observe_exchanges(&mut self, observer: impl FnMut(&Exchange) + Send + 'static) {
+        self.exchanges.observe(observer);
+    }
+
     /// Every live stream, by name.
     pub fn streams(&self) -> Vec<StreamInfo> {
         let streams = self.state.streams().iter();

@@ -39,6 +39,8 @@ pub struct HostConfig {
     pub checkpoint_interval: Duration,
     /// Where checkpoints are kept.
     pub state: StoreLocation,
+    /// The open store, where it is not to be opened at `state`: one in memory, or one that a test watches.
+    pub store: Option<Store>,
     /// What to do about a host that still holds the state.
     pub take_over: TakeOver,
     /// Where to begin.
@@ -198,6 +200,7 @@ impl HostConfig {
             parallelism: 1,
             checkpoint_interval: Duration::from_secs(1),
             state,
+            store: None,
             take_over: TakeOver::Refuse,
             start: Start::default(),
             data: BTreeMap::new(),
@@ -299,7 +302,10 @@ pub async fn run(
         state: config.state.to_string(),
     };
     let take_over = async {
-        let store = Store::open(&config.state).await?;
+        let store = match &config.store {
+            Some(store) => store.clone(),
+            None => Store::open(&config.state).await?,
+        };
         store.take_over((config.wall_clock)(), config.take_over).await
     };
     let lease = limits.until_stopped("opening the state", take_over).await?;

@@ -24,7 +24,7 @@ use super::lock::FolderLock;
 use super::names::{self, CHECKPOINTS, CheckpointId, FileName, GENERATIONS};
 use super::objects::Objects;
 use super::records::{Claimed, CommitMarker, EpochClaim, GenerationRecord, ManifestRef, Record};
-use super::{Damage, Manifest, OrderRule, StoreError, reading};
+use super::{Damage, HostIdentity, Manifest, OrderRule, StoreError, reading};
 
 /// Hosts that may take a generation before us while we try to.
 const TAKE_OVER_TRIES: usize = 32;
@@ -74,12 +74,12 @@ pub enum CommitMark {
 }
 
 impl Lease {
-    /// Claims the next generation. `owner` is random, one for each call.
+    /// Claims the next generation.
     pub(super) async fn take(
         objects: Objects,
         location: Arc<str>,
         lock: Option<FolderLock>,
-        owner: [u8; 16],
+        host: HostIdentity,
         now_micros: u64,
     ) -> Result<Self, StoreError> {
         objects.settle().await?;
@@ -88,8 +88,8 @@ impl Lease {
             let generation = newest_generation(&names).unwrap_or(0).saturating_add(1);
             let record = GenerationRecord {
                 generation,
-                owner,
-                process: std::process::id(),
+                owner: host.owner,
+                process: host.process,
                 started_at_micros: now_micros,
             }
             .to_bytes();

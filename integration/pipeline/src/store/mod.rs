@@ -45,6 +45,17 @@ pub struct Store {
     location: Arc<str>,
     /// The folder to lock; an object store has none.
     folder: Option<PathBuf>,
+    /// Who takes it over, where a simulation says so.
+    host: Option<HostIdentity>,
+}
+
+/// What tells one host's claim of a generation from another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostIdentity {
+    /// Never the same for two hosts.
+    pub owner: [u8; 16],
+    /// Its process, for people.
+    pub process: u32,
 }
 
 /// What to do about a host that still holds the folder's lock, perhaps stopped.
@@ -131,6 +142,14 @@ impl Store {
         )
     }
 
+    /// Takes it over as this host, in place of an identity drawn at each [`Store::take_over`]: two runs of one
+    /// simulation write the same bytes.
+    #[must_use]
+    pub fn with_host(mut self, host: HostIdentity) -> Self {
+        self.host = Some(host);
+        self
+    }
+
     /// A store that is gone with the process, for runs against the in-process emulator.
     #[must_use]
     pub fn in_memory() -> Self {
@@ -150,12 +169,12 @@ impl Store {
             Some(folder) => Some(lock(folder, how).await?),
             None => None,
         };
-        let owner = uuid::Uuid::new_v4().into_bytes();
+        let host = self.host.unwrap_or_else(HostIdentity::draw);
         Lease::take(
             self.objects.clone(),
             Arc::clone(&self.location),
             lock,
-            owner,
+            host,
             now_micros,
         )
         .await
@@ -194,6 +213,16 @@ impl Store {
             objects,
             location: shown.into(),
             folder: None,
+            host: None,
+        }
+    }
+}
+
+impl HostIdentity {
+    fn draw() -> Self {
+        Self {
+            owner: uuid::Uuid::new_v4().into_bytes(),
+            process: std::process::id(),
         }
     }
 }

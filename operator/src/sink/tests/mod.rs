@@ -59,6 +59,7 @@ impl World {
             transport: pipes(&handle, &options),
             tokens: None,
             counters: Arc::default(),
+            probe: Probe::default(),
         };
         Self {
             handle,
