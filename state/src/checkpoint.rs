@@ -229,6 +229,11 @@ impl RestoredUnion {
             .expect("a checked union is not empty")
     }
 
+    /// The states, by old subtask.
+    pub(crate) fn states(&self) -> impl Iterator<Item = &SubtaskState> {
+        self.states.values()
+    }
+
     /// The commit lists the states carry, by old subtask.
     pub fn commits(&self) -> impl Iterator<Item = (SubtaskIndex, &CommitList)> {
         self.states

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use crate::checkpoint::BigQueryCommitInfo;
 use crate::fault::{Code, Fault, Phase, Place, Reaction, classify};
-use crate::ids::{Epoch, FlushId, Micros, NextOffset, RowCount, StreamName};
+use crate::ids::{Epoch, FlushId, FlushOffset, Micros, NextOffset, RowCount, StreamName};
 use crate::io::{Command, Failure, FailureKind, Notice, Unprovable};
+use crate::mutant::Mutant;
 use crate::open_stream::Shared;
 use crate::trouble::{Next, Over, Patience};
 
@@ -71,10 +72,14 @@ impl CommitRun {
         for (&id, flush) in &mut self.flushes {
             if flush.again_at.is_some_and(|at| at <= shared.now) {
                 flush.again_at = None;
+                let mut offset = flush.info.flush_offset;
+                if shared.mutation.is(Mutant::FlushNextOffset) {
+                    offset = FlushOffset(offset.next_offset().0);
+                }
                 shared.emit(Command::Flush {
                     flush: id,
                     stream: flush.info.stream.clone(),
-                    offset: flush.info.flush_offset,
+                    offset,
                 });
             }
         }

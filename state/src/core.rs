@@ -22,6 +22,7 @@ use crate::ids::{
 use crate::io::{Command, CoreConfig, Failure, FailureKind, Input, Notice, Replay};
 use crate::lane::{Lane, Snapshot};
 use crate::ledger::Batch;
+use crate::mutant::Mutant;
 use crate::open_stream::Shared;
 use crate::rate::AckRate;
 
@@ -84,7 +85,7 @@ impl Core {
             .wrapping_add(u64::from(config.subtask.0) << 32);
         Self {
             incarnation: Incarnation(config.started_at.0),
-            shared: Shared::new(config.limits.clone(), config.started_at, salt),
+            shared: Shared::new(config.limits.clone(), config.started_at, salt, config.mutation),
             lanes: (0..config.streams)
                 .map(|index| Lane::new(LaneId(index)))
                 .collect(),
@@ -175,7 +176,12 @@ impl Core {
                 connection,
                 request,
                 offset,
-            } => self.on_connection(connection, |lane, shared| lane.acked(request, offset, shared)),
+            } => {
+                if self.config.mutation.is(Mutant::CountLateAckAfterLeaving) {
+                    self.lanes.iter_mut().for_each(|lane| lane.late_ack(request));
+                }
+                self.on_connection(connection, |lane, shared| lane.acked(request, offset, shared))
+            }
             Input::AppendFailed {
                 connection,
                 request,
@@ -237,7 +243,9 @@ impl Core {
         act: impl FnOnce(&mut Lane, &mut Shared) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let before = self.inflight_bytes();
-        let Some(lane) = self.lanes.iter_mut().find(|lane| lane.is_live(connection)) else {
+        let any = self.config.mutation.is(Mutant::NoGenerationCheck);
+        let mut lanes = self.lanes.iter_mut();
+        let Some(lane) = lanes.find(|lane| lane.is_live(connection) || any && lane.has_connection()) else {
             self.shared.notice(Notice::StaleAnswerDropped);
             return Ok(());
         };
@@ -290,7 +298,11 @@ impl Core {
     }
 
     fn prepare(&mut self, epoch: Epoch) {
-        let snapshots: Vec<Snapshot> = self.lanes.iter_mut().flat_map(Lane::snapshot).collect();
+        let snapshots: Vec<Snapshot> = self
+            .lanes
+            .iter_mut()
+            .flat_map(|lane| lane.snapshot(&self.shared))
+            .collect();
         let commit = commit_list(&snapshots);
         let state = SubtaskState {
             checkpoint_id: epoch,
@@ -313,6 +325,10 @@ impl Core {
         };
         self.last_epoch = Some(epoch);
         self.prepared.insert(epoch, commit.clone());
+        if self.config.mutation.is(Mutant::FlushAtBarrier) {
+            let mut run = CommitRun::new(None, vec![commit.0.clone()]);
+            run.advance(&mut self.next_flush, &mut self.shared);
+        }
         self.shared.emit(Command::Prepared { epoch, state, commit });
     }
 
@@ -383,7 +399,8 @@ impl Core {
         let ours = restored
             .commits
             .iter()
-            .filter(|(old, _)| old.0 % parallelism == subtask);
+            .filter(|(old, _)| old.0 % parallelism == subtask)
+            .filter(|(old, _)| old.0 == subtask || !self.config.mutation.is(Mutant::CommitOnlyOwnEntries));
         ours.flat_map(|(_, list)| list.0.iter().cloned()).collect()
     }
 
@@ -439,6 +456,17 @@ impl Core {
             commits,
             replay,
         });
+        if self.config.mutation.is(Mutant::GoOnWithRestoredStream) {
+            let subtask = self.config.subtask.0;
+            let old = union.states().filter(|state| state.subtask.0 == subtask);
+            for (lane, stream) in self
+                .lanes
+                .iter_mut()
+                .zip(old.flat_map(|state| state.streams.iter().rev()))
+            {
+                lane.adopt(&stream.state, &self.shared);
+            }
+        }
     }
 
     /// The named exception of invariant 1: the restored list if its replay has not come, own prepared epochs, the tail.
@@ -448,11 +476,16 @@ impl Core {
             .restored
             .as_ref()
             .filter(|restored| restored.replay != Replay::Confirmed)
+            .filter(|_| !self.config.mutation.is(Mutant::ForgetRestoredListAtEnd))
         {
             stages.push(self.share_of(restored));
         }
         stages.extend(self.uncommitted().map(|(_, list)| list.0.clone()));
-        let snapshots: Vec<Snapshot> = self.lanes.iter_mut().flat_map(Lane::snapshot).collect();
+        let snapshots: Vec<Snapshot> = self
+            .lanes
+            .iter_mut()
+            .flat_map(|lane| lane.snapshot(&self.shared))
+            .collect();
         stages.push(commit_list(&snapshots).0);
         self.phase = LifePhase::Flushing;
         self.run = Some(CommitRun::new(None, stages));

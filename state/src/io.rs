@@ -10,6 +10,7 @@ use crate::ids::{
     BatchId, Epoch, FlushId, FlushOffset, Generation, Lane, Micros, NextOffset, RequestNumber, RowCount,
     StreamName, SubtaskIndex,
 };
+use crate::mutant::Mutation;
 
 /// What one subtask's core must know from the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub struct CoreConfig {
     pub started_at: Micros,
     /// Bounds of every wait and queue (invariant 13).
     pub limits: Limits,
+    /// A mistake to be made on purpose; none in a normal build.
+    pub mutation: Mutation,
 }
 
 /// Bounds; each is an option of design.md section 9.

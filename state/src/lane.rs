@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::checkpoint::BigQuerySinkState;
 use crate::fault::{Code, Fault, Phase, Place, Reaction, classify};
 use crate::ids::{Generation, Lane as LaneId, Micros, NextOffset, RequestNumber, StreamName};
 use crate::io::{Command, Failure, FailureKind, Limits, Notice};
 use crate::ledger::{Batch, Ledger};
+use crate::mutant::{LateAcks, Mutant};
 use crate::open_stream::{Connection, Flow, Open, Outcome, Shared, answer_timeout};
 use crate::trouble::{Next, Over, Patience};
 
@@ -22,6 +24,7 @@ pub(crate) struct Lane {
     stream: Stream,
     left: Vec<LeftStream>,
     patience: Patience,
+    late: LateAcks,
 }
 
 #[derive(Debug)]
@@ -58,6 +61,7 @@ impl Lane {
             stream: Stream::None,
             left: Vec::new(),
             patience: Patience::default(),
+            late: LateAcks::default(),
         }
     }
 
@@ -92,6 +96,11 @@ impl Lane {
     pub(crate) fn is_live(&self, connection: Generation) -> bool {
         matches!(&self.stream, Stream::Open(open)
             if matches!(open.connection, Connection::Live { generation, .. } if generation == connection))
+    }
+
+    /// Whether a connection is live.
+    pub(crate) fn has_connection(&self) -> bool {
+        matches!(&self.stream, Stream::Open(open) if open.generation().is_some())
     }
 
     /// When this lane wants to be told the time again.
@@ -212,6 +221,7 @@ impl Lane {
         let Some(open) = self.open_mut() else {
             return Ok(());
         };
+        let request = due(request, open, shared);
         open.answer(request, shared.now)?;
         if open.is_draining() {
             // The first request failed in doubt and was applied all the same; this one's resend will meet its own rows.
@@ -260,6 +270,7 @@ impl Lane {
         let Some(open) = self.open_mut() else {
             return Ok(());
         };
+        let request = due(request, open, shared);
         open.answer(request, shared.now)?;
         let head_in_doubt = open.ledger.head().is_some_and(|entry| entry.in_doubt);
         let reaction = classify(Phase::Append, fault).reaction;
@@ -274,6 +285,10 @@ impl Lane {
         match reaction {
             Reaction::OffsetTaken => self.offset_taken(head_in_doubt, fault, shared),
             Reaction::Gone => self.gone(fault, shared),
+            Reaction::OffsetBeyondEnd if shared.mutation.is(Mutant::OutOfRangeAsSuccess) => {
+                self.accept_head(shared);
+                Ok(())
+            }
             // What a new connection may mend: its routing, its schema, its token, its server.
             Reaction::Reconnect
             | Reaction::SchemaLag
@@ -327,7 +342,7 @@ impl Lane {
                 .expected_offset
                 .is_none_or(|expected| expected >= entry.end().0)
         });
-        if sent_before && covered {
+        if sent_before && covered || shared.mutation.is(Mutant::SwallowAlreadyExists) {
             shared.notice(Notice::OwnResendStored);
             self.accept_head(shared);
             return Ok(());
@@ -405,7 +420,10 @@ impl Lane {
             flushable: acked,
             reason: reason.into(),
         });
-        if acked > prepared {
+        if shared.mutation.is(Mutant::CountLateAckAfterLeaving) {
+            self.late.left(&name, &ledger);
+        }
+        if acked > prepared || shared.mutation.is(Mutant::CountLateAckAfterLeaving) {
             self.left.push(LeftStream {
                 name,
                 prepared,
@@ -414,7 +432,12 @@ impl Lane {
             });
         }
         let newer = std::mem::take(&mut self.waiting);
-        self.waiting = ledger.into_unacknowledged().chain(newer).collect();
+        let again = if shared.mutation.is(Mutant::NewStreamWithoutResend) {
+            1
+        } else {
+            usize::MAX
+        };
+        self.waiting = ledger.into_unacknowledged().take(again).chain(newer).collect();
     }
 
     /// Leaves the stream and has another made, at once the first time, then with pauses and a budget.
@@ -437,7 +460,7 @@ impl Lane {
             return Ok(());
         };
         let (acked, committed) = (open.ledger.acked(), open.committed);
-        if acked > committed {
+        if acked > committed && !shared.mutation.is(Mutant::LeaveGoneStreamThatOwesRows) {
             return Err(Failure {
                 kind: FailureKind::Restart,
                 message: format!(
@@ -474,11 +497,14 @@ impl Lane {
     // Checkpoints.
 
     /// What a checkpoint says of this lane's streams; only when drained.
-    pub(crate) fn snapshot(&mut self) -> Vec<Snapshot> {
+    pub(crate) fn snapshot(&mut self, shared: &Shared) -> Vec<Snapshot> {
         assert!(
             self.is_drained(),
             "a barrier is reported only when every row is acknowledged (invariant 3)"
         );
+        if shared.mutation.is(Mutant::ForgetFirstOfTwoStreams) {
+            self.left.clear();
+        }
         let mut snapshots: Vec<Snapshot> = self
             .left
             .drain(..)
@@ -490,7 +516,10 @@ impl Lane {
             })
             .collect();
         if let Some(open) = self.open_mut() {
-            let next_offset = open.ledger.acked();
+            let mut next_offset = open.ledger.acked();
+            if shared.mutation.is(Mutant::AckOffByOne) {
+                next_offset = NextOffset(next_offset.0.saturating_sub(1));
+            }
             snapshots.push(Snapshot {
                 stream: open.name.clone(),
                 from: open.prepared,
@@ -508,6 +537,37 @@ impl Lane {
             open.committed = open.committed.max(end);
         }
     }
+
+    // Mistakes made on purpose.
+
+    /// Goes on with a stream of an earlier life.
+    pub(crate) fn adopt(&mut self, stream: &BigQuerySinkState, shared: &Shared) {
+        self.stream = Stream::Open(Box::new(Open {
+            name: stream.stream.clone(),
+            ledger: Ledger::beginning_at(stream.next_offset),
+            connection: Connection::Closed,
+            prepared: stream.next_offset,
+            committed: stream.next_offset,
+            last_append: shared.now,
+            last_answer: shared.now,
+        }));
+    }
+
+    /// Moves the frozen target of a stream that was left.
+    pub(crate) fn late_ack(&mut self, request: RequestNumber) {
+        if let Some((stream, end)) = self.late.take(request) {
+            let left = self.left.iter_mut().find(|left| left.name == stream);
+            left.into_iter().for_each(|left| left.acked = left.acked.max(end));
+        }
+    }
+}
+
+/// The request that was answered.
+fn due(answered: RequestNumber, open: &Open, shared: &Shared) -> RequestNumber {
+    if shared.mutation.is(Mutant::NoGenerationCheck) {
+        return open.ledger.due().unwrap_or(answered);
+    }
+    answered
 }
 
 fn failure(over: Over, doing: &str, phase: Phase, fault: &Fault) -> Failure {

@@ -44,6 +44,15 @@ impl Entry {
 }
 
 impl Ledger {
+    /// Of a stream that holds rows already.
+    pub(crate) fn beginning_at(end: NextOffset) -> Self {
+        Self {
+            acked: end,
+            assigned: end,
+            ..Self::default()
+        }
+    }
+
     /// Gives the next offsets to a payload.
     pub(crate) fn push(&mut self, batch: Batch) {
         assert!(batch.rows.0 > 0, "a request without rows is never made");
@@ -153,6 +162,18 @@ impl Ledger {
     /// Gives up the stream: the unacknowledged payloads, in order, for another one.
     pub(crate) fn into_unacknowledged(self) -> impl Iterator<Item = Batch> {
         self.entries.into_iter().map(|entry| entry.batch)
+    }
+
+    /// Requests that went out and were not acknowledged, with their exclusive ends.
+    pub(crate) fn sent_requests(&self) -> impl Iterator<Item = (RequestNumber, NextOffset)> {
+        self.entries
+            .iter()
+            .filter_map(|entry| Some((entry.request?, entry.end())))
+    }
+
+    /// The request whose answer is due.
+    pub(crate) fn due(&self) -> Option<RequestNumber> {
+        self.awaiting.front().copied()
     }
 
     /// Exclusive end of what was acknowledged.

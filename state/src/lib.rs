@@ -12,6 +12,7 @@ mod ids;
 mod io;
 mod lane;
 mod ledger;
+mod mutant;
 mod open_stream;
 mod rate;
 mod trouble;
@@ -27,3 +28,4 @@ pub use ids::{
     RowCount, StreamName, SubtaskIndex,
 };
 pub use io::{Command, CoreConfig, Failure, FailureKind, Input, Limits, Notice, Replay, Unprovable};
+pub use mutant::{Mutant, Mutation};

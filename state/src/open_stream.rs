@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::ids::{Generation, Micros, NextOffset, RequestNumber, StreamName};
 use crate::io::{Command, Failure, FailureKind, Limits, Notice};
 use crate::ledger::Ledger;
+use crate::mutant::Mutation;
 
 pub(crate) type Outcome = Result<(), Failure>;
 
@@ -154,13 +155,15 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) commands: VecDeque<Command>,
     pub(crate) salt: u64,
+    pub(crate) mutation: Mutation,
     next_connection: u64,
     next_request: u64,
 }
 
 impl Shared {
-    pub(crate) fn new(limits: Limits, now: Micros, salt: u64) -> Self {
+    pub(crate) fn new(limits: Limits, now: Micros, salt: u64, mutation: Mutation) -> Self {
         Self {
+            mutation,
             now,
             limits,
             commands: VecDeque::new(),

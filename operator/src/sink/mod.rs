@@ -16,7 +16,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use bigquery_sink_state::{
-    CommitList, Core, CoreConfig, Epoch, Input, Micros, RestoredUnion, SubtaskIndex, SubtaskState,
+    CommitList, Core, CoreConfig, Epoch, Input, Micros, Mutation, RestoredUnion, SubtaskIndex, SubtaskState,
 };
 use bigquery_write_proto::rows::{ConvertError, RowEncoder};
 use bytes::Bytes;
@@ -167,6 +167,7 @@ impl BigQuerySink {
             streams: 1,
             started_at: clock.started_at,
             limits: translate::limits(&self.options),
+            mutation: Mutation::default(),
         });
         if let Some(restored) = restored {
             let union = read_union(&table, &restored)?;

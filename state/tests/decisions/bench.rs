@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bigquery_sink_state::{
     BatchId, BigQueryCommitInfo, Code, Command, CommitList, Core, CoreConfig, Epoch, Failure, Fault,
-    FlushOffset, Generation, Incarnation, Input, Lane, Limits, Micros, NextOffset, Notice, Place, Replay,
-    RequestNumber, RestoredUnion, RowCount, StreamName, SubtaskIndex, SubtaskState, Unprovable,
+    FlushOffset, Generation, Incarnation, Input, Lane, Limits, Micros, Mutation, NextOffset, Notice, Place,
+    Replay, RequestNumber, RestoredUnion, RowCount, StreamName, SubtaskIndex, SubtaskState, Unprovable,
 };
 
 pub(crate) const START: Micros = Micros(1_000_000_000);
@@ -38,6 +38,7 @@ impl Bench {
                 quota_timeout: Duration::from_secs(900),
                 unprovable: Unprovable::Fail,
             },
+            mutation: Mutation::default(),
         };
         change(&mut config);
         Self {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bigquery_sink_state::{
     BatchId, Command, CommitList, Core, CoreConfig, Epoch, Failure, FailureKind, Fault, FlushId, Generation,
-    Input, Lane, Limits, Micros, Notice, Replay, RequestNumber, RestoredUnion, RowCount, SubtaskIndex,
-    SubtaskState, Unprovable,
+    Input, Lane, Limits, Micros, Mutation, Notice, Replay, RequestNumber, RestoredUnion, RowCount,
+    SubtaskIndex, SubtaskState, Unprovable,
 };
 
 use crate::server::Server;
@@ -192,6 +192,7 @@ impl Host {
             streams: 1 + (self.life as usize) % 3,
             started_at: self.now,
             limits: limits(),
+            mutation: Mutation::default(),
         });
         if let Some(checkpoint) = &self.store {
             let states = checkpoint.states.iter().enumerate().map(|(old, bytes)| {
