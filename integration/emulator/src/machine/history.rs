@@ -136,11 +136,13 @@ pub struct Exchange {
     pub refused: bool,
 }
 
+type ExchangeObserver = Box<dyn FnMut(&Exchange) + Send>;
+
 /// The newest exchanges, and every one to the observer.
 #[derive(Default)]
 pub(super) struct Exchanges {
     kept: VecDeque<Exchange>,
-    observer: Option<Box<dyn FnMut(&Exchange) + Send>>,
+    observer: Option<ExchangeObserver>,
 }
 
 impl Exchanges {
