@@ -356,6 +356,8 @@ fn everything_is_there_again_and_goes_on() {
             .id,
         4
     );
+    let collected = world.commit(&streams[2..4]);
+    assert_eq!(collected.unwrap(), ["Stream has been garbage collected"; 2]);
     let missing = world.flush(&streams[1], 0).unwrap_err().message;
     assert_eq!(
         missing,

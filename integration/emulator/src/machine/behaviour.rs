@@ -79,6 +79,8 @@ behaviours! {
     // Streams (write-api.md 1.2, 2, 7.3).
     /// Streams without traffic expire.
     StreamsExpire,
+    /// A PENDING stream that is finalized waits four hours for its commit; unlearned, as long as one that is not.
+    FinalizedPendingExpires,
     /// A stream dies with its table; unlearned, a table of the same name takes it over if its columns are the same.
     StreamsDieWithTable,
     /// The default stream is known by its short name too.
@@ -158,6 +160,8 @@ behaviours! {
     CommitsOnce,
     /// Only finalized streams are committed.
     CommitNeedsFinalize,
+    /// A commit of a stream whose life is over names its state; unlearned, there is no such stream.
+    CollectedStreamInvalid,
     /// What is wrong with single streams stands in an OK answer; unlearned, it is the call's status.
     CommitErrorsInOk,
     /// A commit names at most 10,000 streams.
@@ -172,6 +176,8 @@ behaviours! {
     RangesChecked,
     /// A STRING(n) or BYTES(n) has at most that length.
     LengthsChecked,
+    /// Values of a partitioning column lie around the day of the append.
+    PartitionsBounded,
     /// JSON and GEOGRAPHY are read.
     JsonAndGeographyChecked,
     /// The parts of a packed TIME or DATETIME have their ranges; unlearned, a wrong one is zero.

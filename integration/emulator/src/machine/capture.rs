@@ -6,9 +6,10 @@ use arrow_select::filter::filter_record_batch;
 
 use super::behaviour::Behaviour;
 use super::names::Target;
+use super::partition;
 use super::refusal::{Code, Refusal};
 use super::switches::Switches;
-use crate::catalog::Table;
+use crate::catalog::{Millis, Table};
 use crate::changes::{Change, ChangeKind, Changes, Sequence};
 use crate::rows::{Bad, Decoded, RowErrors, change_refused};
 use crate::schema::{Mode, Schema, conform};
@@ -67,6 +68,7 @@ pub(super) fn sort(
     table: &Table,
     target: &Target,
     switches: &Switches,
+    now: Millis,
 ) -> Result<(Taken, RowMode), Refusal> {
     let kinds = kinds(decoded);
     let on_default = target.default || !switches.keeps(Behaviour::ChangesOnDefaultStreamOnly);
@@ -88,6 +90,9 @@ pub(super) fn sort(
     let upserts: Vec<bool> = kinds.iter().map(|kind| *kind == Some("UPSERT")).collect();
     let asked = |row: usize| mode == RowMode::Insert || upserts[row];
     required(&decoded.rows, &table.schema, asked, &mut errors);
+    if switches.keeps(Behaviour::PartitionsBounded) {
+        partition::check(&decoded.rows, table, now, &mut errors);
+    }
     let order = order(&upserts, decoded.sequence_numbers.as_ref(), switches, &mut errors);
     if !errors.is_empty() {
         return Err(errors.refused(switches, &target.name));

@@ -96,7 +96,7 @@ impl Machine {
         let relaxed = (changes && target.default).then(|| capture::relaxed(schema, table));
         let schema = relaxed.as_ref().unwrap_or(schema);
         let decoded = writer.decode(Serialized::of(rows), schema, &missing, moment, switches, stream)?;
-        capture::sort(&decoded, connection.mode, table, target, switches)
+        capture::sort(&decoded, connection.mode, table, target, switches, moment.now_ms)
     }
 }
 

@@ -35,7 +35,27 @@ impl State {
         });
         let streams = self.streams().values();
         let streams = streams.flat_map(move |stream| stream_effects(stream, self.streams_ever()));
-        std::iter::once(counted).chain(datasets).chain(streams)
+        std::iter::once(counted)
+            .chain(datasets)
+            .chain(self.collected_effects())
+            .chain(streams)
+    }
+
+    /// Streams that were there and are not any more.
+    fn collected_effects(&self) -> impl Iterator<Item = Effect> {
+        let ever = self.streams_ever();
+        let created = move |stream: &Stream| Effect::StreamCreated {
+            stream: Box::new(stream.without_rows()),
+            ever,
+        };
+        let all = self.collected();
+        let names: Vec<String> = all.iter().map(|stream| stream.target.name.clone()).collect();
+        let last = all.iter().map(|stream| stream.traffic_ms).max();
+        let forgotten = last.map(|at_ms| Effect::StreamsForgotten {
+            streams: names,
+            at_ms,
+        });
+        all.iter().map(created).chain(forgotten)
     }
 }
 

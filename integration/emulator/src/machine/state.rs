@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use arrow_array::RecordBatch;
 
+use super::collected::Collected;
 use super::effect::Effect;
 use super::history::Visibility;
 use super::stream::Stream;
@@ -15,6 +16,7 @@ pub(crate) struct State {
     catalog: Catalog,
     /// By full name.
     streams: BTreeMap<String, Stream>,
+    collected: Collected,
     streams_ever: u64,
     /// Rows are counted and dropped.
     discards: bool,
@@ -32,6 +34,11 @@ impl State {
     /// Every stream, by full name.
     pub(super) fn streams(&self) -> &BTreeMap<String, Stream> {
         &self.streams
+    }
+
+    /// PENDING streams that are gone.
+    pub(super) fn collected(&self) -> &Collected {
+        &self.collected
     }
 
     /// How many streams were ever created.
@@ -125,7 +132,7 @@ impl State {
                 at_ms,
                 revision,
             } => return self.flush(stream, *to, *at_ms, *revision),
-            Effect::StreamFinalized { stream, .. } => self.stream_mut(stream)?.finalized = true,
+            Effect::StreamFinalized { stream, at_ms } => self.stream_mut(stream)?.finalize(*at_ms),
             Effect::StreamsCommitted {
                 streams,
                 at_ms,
@@ -139,7 +146,8 @@ impl State {
                 return Ok(changes);
             }
             Effect::StreamsForgotten { streams, .. } => {
-                streams.iter().for_each(|name| drop(self.streams.remove(name)));
+                let gone = streams.iter().filter_map(|name| self.streams.remove(name));
+                gone.for_each(|stream| self.collected.add(&stream));
             }
             Effect::Counted {
                 tables,

@@ -37,6 +37,9 @@ pub(crate) struct Stream {
     /// Rows 0..visible have been published.
     pub(super) visible: u64,
     pub(super) finalized: bool,
+    /// When, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) finalized_ms: Option<Millis>,
     pub(super) committed_ms: Option<Millis>,
     /// Rows visible..end.
     #[serde(skip)]
@@ -96,6 +99,7 @@ impl Stream {
             end: 0,
             visible: 0,
             finalized: false,
+            finalized_ms: None,
             committed_ms: None,
             held: VecDeque::new(),
         }
@@ -122,7 +126,22 @@ impl Stream {
             StreamKind::Buffered => switches.buffered_ttl_ms,
             StreamKind::Pending => switches.pending_ttl_ms,
         };
-        now.saturating_sub(self.traffic_ms) > life && switches.keeps(Behaviour::StreamsExpire)
+        let idle = now.saturating_sub(self.traffic_ms) > life && switches.keeps(Behaviour::StreamsExpire);
+        idle || self.held_too_long(switches, now)
+    }
+
+    /// write-api.md 2: a PENDING stream that is finalized waits only some hours for its commit.
+    fn held_too_long(&self, switches: &Switches, now: Millis) -> bool {
+        let waits = self.kind == StreamKind::Pending && self.committed_ms.is_none();
+        let since = self.finalized_ms.filter(|_| waits);
+        since.is_some_and(|since| now.saturating_sub(since) > switches.pending_finalized_ttl_ms)
+            && switches.keeps(Behaviour::FinalizedPendingExpires)
+    }
+
+    /// It takes no more rows.
+    pub(super) fn finalize(&mut self, now: Millis) {
+        self.finalized = true;
+        self.finalized_ms = Some(now);
     }
 
     /// Takes rows at the end.

@@ -36,6 +36,8 @@ pub struct Switches {
     pub committed_ttl_ms: Millis,
     /// Life of a PENDING stream without traffic. Default 24 hours; from when it counts is UNCONFIRMED.
     pub pending_ttl_ms: Millis,
+    /// How long a PENDING stream that is finalized waits for its commit. Default 4 hours (write-api.md 2).
+    pub pending_finalized_ttl_ms: Millis,
     /// UNCONFIRMED: does a flush renew a stream's life, or appends alone? Default: appends alone.
     pub flush_renews_life: bool,
     /// A flush of the offset flushed last. Default `ok` [PROD flink #235]; Beam also expects `already_exists`.
@@ -141,6 +143,7 @@ impl Default for Switches {
             buffered_ttl_ms: 7 * 24 * HOUR,
             committed_ttl_ms: 3 * 24 * HOUR,
             pending_ttl_ms: 24 * HOUR,
+            pending_finalized_ttl_ms: 4 * HOUR,
             flush_renews_life: false,
             flush_again: FlushBelow::Ok,
             flush_below: FlushBelow::Ok,

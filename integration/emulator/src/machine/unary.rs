@@ -425,6 +425,20 @@ impl Machine {
         })
     }
 
+    /// It is a PENDING stream whose life is over (write-api.md 3.2).
+    fn collected(&self, target: &Target, now: Millis) -> bool {
+        let Ok(table) = self.table(&target.table) else {
+            return false;
+        };
+        let dying = self.state.streams().get(&target.name).is_some_and(|stream| {
+            stream.kind == StreamKind::Pending
+                && stream.table_id == table.id
+                && stream.expired(&self.switches, now)
+        });
+        (dying || self.state.collected().has(&target.name, table.id))
+            && self.keeps(Behaviour::CollectedStreamInvalid)
+    }
+
     fn committable(&self, table: &TableRef, name: &str, now: Millis) -> Result<Target, StorageError> {
         let refuse = |code: StorageErrorCode, text: String| StorageError {
             code: code as i32,
@@ -447,7 +461,16 @@ impl Machine {
         let pending_only = self.keeps(Behaviour::CommitsPendingOnly);
         let once = self.keeps(Behaviour::CommitsOnce);
         let finalized = self.keeps(Behaviour::CommitNeedsFinalize);
-        let stream = self.stream(&target, now).map_err(|_| not_found())?;
+        let collected = self.collected(&target, now);
+        let stream = self.stream(&target, now).map_err(|_| {
+            if collected {
+                // The text is UNCONFIRMED.
+                let text = "Stream has been garbage collected".to_owned();
+                refuse(StorageErrorCode::InvalidStreamState, text)
+            } else {
+                not_found()
+            }
+        })?;
         match stream.kind {
             StreamKind::Committed | StreamKind::Buffered if !pending_only => Ok(target),
             StreamKind::Pending if stream.committed_ms.is_some() && once => Err(refuse(

@@ -52,6 +52,51 @@ pub(super) const FACTS: &[Fact] = &[
         ],
     },
     Fact {
+        source: "write-api.md 2 (idle TTL) [DOC D:write-api-batch-load], switch pending_finalized_ttl_ms",
+        says: "a PENDING stream that is finalized waits four hours for its commit; once committed it lives on",
+        behaviour: Behaviour::FinalizedPendingExpires,
+        script: || {
+            const HOURS: i64 = 3_600_000;
+            let mut w = World::new();
+            let lives = |w: &mut World, s: &str| {
+                let got = w.get(s, 0);
+                w.unary(got, |_| "lives".to_owned())
+            };
+            let (kept, late, done) = (
+                w.create(Type::Pending),
+                w.create(Type::Pending),
+                w.create(Type::Pending),
+            );
+            for s in [&late, &done] {
+                let c = w.open();
+                w.append(c, s, None, 1);
+                w.finalize(s);
+            }
+            w.now += 4 * HOURS;
+            let mut said = vec![lives(&mut w, &late), w.commit(&[&done])];
+            w.now += 1;
+            said.extend([
+                lives(&mut w, &late),
+                lives(&mut w, &done),
+                lives(&mut w, &kept),
+                w.commit(&[&late]),
+            ]);
+            w.machine.switches_mut().pending_finalized_ttl_ms = 5 * HOURS;
+            said.extend([w.commit(&[&late]), format!("{:?}", w.visible())]);
+            said
+        },
+        answers: &[
+            "lives",
+            "committed",
+            "NotFound STREAM_NOT_FOUND(S2): Requested entity was not found. Entity: S2",
+            "lives",
+            "lives",
+            "not committed; S2 INVALID_STREAM_STATE: Stream has been garbage collected",
+            "committed",
+            "[1, 0]",
+        ],
+    },
+    Fact {
         source: "write-api.md 7.3, 3.4",
         says: "streams die with their table; a table of the same name does not revive them",
         behaviour: Behaviour::StreamsDieWithTable,

@@ -4,7 +4,7 @@ use bigquery_write_emulator::faults::FaultPlan;
 use bigquery_write_emulator::machine::{Behaviour, FlushBelow, FlushUnset, Switches};
 use bigquery_write_proto::wire::write_stream::Type;
 
-use super::{DEFAULT, Fact};
+use super::{DAY_MS, DEFAULT, Fact};
 use crate::world::{TABLE, World};
 
 pub(super) const FACTS: &[Fact] = &[
@@ -363,6 +363,33 @@ pub(super) const FACTS: &[Fact] = &[
             vec![w.commit(&[&good, &bad])]
         },
         answers: &["not committed; S2 INVALID_STREAM_STATE: Stream is not finalized"],
+    },
+    Fact {
+        source: "write-api.md 2.4, 3.2 [DOC P]; the text is UNCONFIRMED",
+        says: "a commit of a PENDING stream that was garbage-collected names its state; other streams are not found",
+        behaviour: Behaviour::CollectedStreamInvalid,
+        script: || {
+            let mut w = World::new();
+            let (old, other) = (w.create(Type::Pending), w.create(Type::Buffered));
+            w.finalize(&old);
+            w.now += 8 * DAY_MS;
+            let mut said = vec![w.commit(&[&old, &other])];
+            w.machine.tick(w.now);
+            said.push(w.commit(&[&old, &other]));
+            let got = w.get(&old, 0);
+            said.push(w.unary(got, |_| "lives".to_owned()));
+            w.recreate();
+            said.push(w.commit(&[&old]));
+            said
+        },
+        answers: &[
+            "not committed; S1 INVALID_STREAM_STATE: Stream has been garbage collected; S2 STREAM_NOT_FOUND: Stream not \
+             found",
+            "not committed; S1 INVALID_STREAM_STATE: Stream has been garbage collected; S2 STREAM_NOT_FOUND: Stream not \
+             found",
+            "NotFound STREAM_NOT_FOUND(S1): Requested entity was not found. Entity: S1",
+            "not committed; S1 STREAM_NOT_FOUND: Stream not found",
+        ],
     },
     Fact {
         source: "write-api.md 2.4, 4 [DOC P, D:quotas]",
