@@ -177,6 +177,11 @@ impl RandomBits {
         Self(self.next() ^ number)
     }
 
+    /// Bits for someone else, which have nothing to do with those that come next here.
+    pub(crate) fn split(&mut self) -> Self {
+        Self(self.next())
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -186,13 +191,13 @@ impl RandomBits {
     }
 
     /// 0 or more, less than 1.
-    fn fraction(&mut self) -> f64 {
+    pub(crate) fn fraction(&mut self) -> f64 {
         // A double holds 53 bits exactly.
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Version 4.
-    fn uuid(&mut self) -> String {
+    pub(crate) fn uuid(&mut self) -> String {
         let bits = u128::from(self.next()) << 64 | u128::from(self.next());
         uuid::Builder::from_random_bytes(bits.to_be_bytes())
             .into_uuid()

@@ -24,7 +24,7 @@ use crate::query::{QueryError, QueryOutput, query};
 use crate::rest;
 use crate::schema::Schema;
 use crate::shared::{Clock, Shared, system_clock};
-use crate::tls::{Tls, TlsError, TlsFiles, TlsListener};
+use crate::tls::{Tls, TlsError, TlsFiles};
 
 /// Calls that are still open at shutdown get this long to end.
 const GRACE: Duration = Duration::from_secs(2);
@@ -55,7 +55,7 @@ pub struct Config {
     pub discard: bool,
 }
 
-/// A running emulator. Dropping it stops it at once; [`Emulator::shutdown`] waits.
+/// A running emulator. Dropping it stops it at once, with its connections and its jobs; [`Emulator::shutdown`] waits.
 #[derive(Debug)]
 pub struct Emulator {
     handle: Handle,
@@ -70,6 +70,7 @@ pub struct Emulator {
 pub struct Handle {
     shared: Shared,
     service: Service,
+    api: rest::Api,
 }
 
 /// Why an emulator does not start.
@@ -116,19 +117,9 @@ impl Emulator {
             let tls = tls.as_ref().map(Tls::grpc);
             async move { service.serve(tls, tcp_connections(grpc), stopped).await }
         };
-        let app = rest::router(handle.service.clone());
-        let serve_http = async move {
-            match tls {
-                Some(tls) => {
-                    let listener = TlsListener::new(http, tls.http());
-                    let served = axum::serve(listener, app).with_graceful_shutdown(wait(stopped));
-                    report("HTTP", served.await);
-                }
-                None => {
-                    let served = axum::serve(http, app).with_graceful_shutdown(wait(stopped));
-                    report("HTTP", served.await);
-                }
-            }
+        let serve_http = {
+            let (app, tls) = (handle.rest(), tls.as_ref().map(Tls::http));
+            async move { rest::serve(app, tls, tcp_connections(http), wait(stopped)).await }
         };
         let servers = vec![tokio::spawn(serve_grpc), tokio::spawn(serve_http)];
         Ok(Self {
@@ -162,6 +153,8 @@ impl Emulator {
         for server in &mut self.servers {
             if tokio::time::timeout(GRACE, &mut *server).await.is_err() {
                 server.abort();
+                // With it go its connections.
+                drop(server.await);
             }
         }
     }
@@ -172,6 +165,7 @@ impl Drop for Emulator {
         for server in &self.servers {
             server.abort();
         }
+        self.handle.api.stop();
         // Handles and open calls may live on; the data directory is the next emulator's.
         self.handle.shared.with(Machine::detach_journal);
     }
@@ -203,7 +197,8 @@ impl Handle {
         }
         let service = Service::new(shared.clone());
         service.set_latency_ms(config.latency_ms);
-        Ok(Self { shared, service })
+        let api = rest::Api::new(service.clone());
+        Ok(Self { shared, service, api })
     }
 
     /// Serves the Storage Write API on connections of any kind (plaintext), until `stopped` or until no more will
@@ -217,9 +212,19 @@ impl Handle {
         self.service.serve(None, incoming, stopped).await;
     }
 
-    /// The REST API, to be served elsewhere.
+    /// As [`Handle::serve`], for the REST API over HTTP/1.1.
+    pub async fn serve_rest<I, IO, E>(&self, incoming: I, stopped: impl Future<Output = ()> + Send)
+    where
+        I: Stream<Item = Result<IO, E>> + Send,
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        E: fmt::Display + Send,
+    {
+        rest::serve(self.rest(), None, incoming, stopped).await;
+    }
+
+    /// The REST API, to be served elsewhere. Every router of one emulator knows the same jobs.
     pub fn rest(&self) -> axum::Router {
-        rest::router(self.service.clone())
+        rest::router(self.api.clone())
     }
 
     /// Creates a dataset; an empty location means `US`.
@@ -253,8 +258,30 @@ impl Handle {
             .with(|machine| machine.catalog().table(table).map(|table| table.all_rows()))
     }
 
+    /// As [`Handle::rows`], without the first `from`, and without copying any: for a reader that has seen those. Rows
+    /// that are upserted by a primary key, or truncated, do not stay where they are.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn rows_after(&self, table: &TableRef, from: usize) -> Result<Vec<RecordBatch>, CatalogError> {
+        self.shared.with(|machine| {
+            let mut skip = from;
+            let mut after = Vec::new();
+            for batch in machine.catalog().table(table)?.rows() {
+                let seen = skip.min(batch.num_rows());
+                skip -= seen;
+                if seen < batch.num_rows() {
+                    after.push(batch.slice(seen, batch.num_rows() - seen));
+                }
+            }
+            Ok(after)
+        })
+    }
+
     /// Runs a SELECT in BigQuery's dialect over the rows that are visible now. Names without a project are those of
     /// `project`, names without a dataset those of `default_dataset`.
+    ///
+    /// Nothing but SQL runs on a thread of its own: a simulation reads with [`Handle::rows`], at once and on none.
     ///
     /// # Errors
     /// [`QueryError`].
@@ -301,6 +328,17 @@ impl Handle {
     pub fn visible(&self) -> Vec<Visibility> {
         self.shared
             .with(|machine| machine.visible().entries().cloned().collect())
+    }
+
+    /// As [`Handle::visible`], without the first `seen` that there ever were.
+    ///
+    /// Those that are no longer kept are left out: who looks often enough misses none.
+    pub fn visible_after(&self, seen: u64) -> Vec<Visibility> {
+        self.shared.with(|machine| {
+            let log = machine.visible();
+            let skip = usize::try_from(seen.saturating_sub(log.dropped())).unwrap_or(usize::MAX);
+            log.entries().skip(skip).cloned().collect()
+        })
     }
 
     /// Calls `observer` whenever rows become visible, before the answer leaves. It must be quick and must not call
@@ -420,10 +458,4 @@ fn tcp_connections(listener: TcpListener) -> impl Stream<Item = io::Result<TcpSt
 async fn wait(mut stopped: watch::Receiver<bool>) {
     // An error means that the emulator is gone, which is as good as stopped.
     drop(stopped.wait_for(|stopped| *stopped).await);
-}
-
-fn report<E: fmt::Display>(what: &str, served: Result<(), E>) {
-    if let Err(error) = served {
-        tracing::error!("the emulator's {what} server failed: {error}");
-    }
 }

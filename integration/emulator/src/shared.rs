@@ -4,20 +4,29 @@ use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::Semaphore;
+
 use crate::catalog::Millis;
+use crate::defaults::RandomBits;
 use crate::machine::Machine;
 
 /// The machine and its clock, cheap to clone.
 #[derive(Clone)]
 pub struct Shared {
     inner: Arc<Inner>,
+    /// For whom time stands still: at what.
+    still: Option<Millis>,
 }
 
 struct Inner {
     machine: Mutex<Machine>,
     clock: Clock,
     advanced_ms: AtomicI64,
+    turns: Arc<Semaphore>,
 }
+
+/// Queries that run at a time; the others wait, within their time limit.
+const QUERIES_AT_A_TIME: usize = 8;
 
 /// Tells the time, in milliseconds since 1970. A simulation gives its own.
 pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
@@ -29,9 +38,11 @@ impl Shared {
             machine: Mutex::new(machine),
             clock,
             advanced_ms: AtomicI64::new(0),
+            turns: Arc::new(Semaphore::new(QUERIES_AT_A_TIME)),
         };
         Self {
             inner: Arc::new(inner),
+            still: None,
         }
     }
 
@@ -46,7 +57,28 @@ impl Shared {
 
     /// The emulator's time: the clock's, plus what it was advanced by.
     pub fn now(&self) -> Millis {
-        (self.inner.clock)().saturating_add(self.inner.advanced_ms.load(Ordering::SeqCst))
+        let running = || (self.inner.clock)().saturating_add(self.inner.advanced_ms.load(Ordering::SeqCst));
+        self.still.unwrap_or_else(running)
+    }
+
+    /// The same machine at this one time: for a statement, which sees one time only, and whose thread knows no other
+    /// (a simulation's clock is that of the simulation's threads).
+    pub(crate) fn standing_still(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            still: Some(self.now()),
+        }
+    }
+
+    /// Whose turn it is to run a query.
+    pub(crate) fn turns(&self) -> &Arc<Semaphore> {
+        &self.inner.turns
+    }
+
+    /// Random bits of one's own, which follow from the emulator's seed and from what was drawn before.
+    pub(crate) fn draw(&self) -> RandomBits {
+        let now = self.now();
+        self.with(|machine| machine.with_moment(now, |_, moment| moment.random.split()))
     }
 
     /// Puts the emulator's clock forward so that it has not gone back since `last`, of an emulator before this one.

@@ -1,16 +1,13 @@
 //! TLS for both servers, from one certificate.
 
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
 /// A client gets this long to shake hands.
 pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -91,47 +88,6 @@ impl Tls {
 
     pub(crate) fn http(&self) -> TlsAcceptor {
         self.http.clone()
-    }
-}
-
-/// A TCP listener whose connections speak TLS.
-pub(crate) struct TlsListener {
-    tcp: TcpListener,
-    acceptor: TlsAcceptor,
-}
-
-impl TlsListener {
-    pub(crate) fn new(tcp: TcpListener, acceptor: TlsAcceptor) -> Self {
-        Self { tcp, acceptor }
-    }
-}
-
-impl axum::serve::Listener for TlsListener {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    // One handshake at a time: the emulator has few clients, and a slow one is cut off.
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        loop {
-            match self.tcp.accept().await {
-                Ok((stream, peer)) => {
-                    let shaken = tokio::time::timeout(HANDSHAKE, self.acceptor.accept(stream)).await;
-                    if let Ok(Ok(stream)) = shaken {
-                        return (stream, peer);
-                    }
-                    tracing::debug!("a client failed the TLS handshake");
-                }
-                // Out of file descriptors, most likely: do not spin.
-                Err(error) => {
-                    tracing::warn!("cannot accept a connection: {error}");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-            }
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<Self::Addr> {
-        self.tcp.local_addr()
     }
 }
 

@@ -17,6 +17,7 @@ use datafusion::sql::sqlparser::ast::{Query, Statement};
 use futures::TryStreamExt as _;
 
 use crate::catalog::Millis;
+use crate::query::drawn::{self, Draw};
 use crate::query::identifiers::{Spelling, apply_outputs, name_outputs};
 use crate::query::snapshot::Snapshot;
 use crate::query::{QueryError, QueryOutput, expressions, scalar, tables, types, unnest};
@@ -26,14 +27,34 @@ const MEMORY: usize = 512 << 20;
 /// Largest result, in bytes of Arrow.
 const LARGEST_RESULT: usize = 512 << 20;
 
-/// Runs a query whose tables are already read; with `columns_only` it is planned and gives no rows.
+/// How a query runs, and those of the views that it reads.
+pub(super) struct Run {
+    /// The time that it sees.
+    pub(super) now: Millis,
+    /// What it draws.
+    pub(super) draw: Draw,
+    /// It is planned and gives no rows.
+    pub(super) columns_only: bool,
+}
+
+/// Functions of the engine that are not determined by their arguments.
+const OWN_CLOCK_AND_CHANCE: [&str; 7] = [
+    "now",
+    "current_timestamp",
+    "current_date",
+    "current_time",
+    "today",
+    "random",
+    "uuid",
+];
+
+/// Runs a query whose tables are already read.
 pub(super) async fn run(
     mut query: Box<Query>,
     tables: Vec<Snapshot>,
-    now: Millis,
-    columns_only: bool,
+    run: &Run,
 ) -> Result<QueryOutput, QueryError> {
-    let context = context().map_err(|error| explain(&error, &tables))?;
+    let context = context(&run.draw).map_err(|error| explain(&error, &tables))?;
     let mut spelling = Spelling::default();
     for (i, table) in tables.iter().enumerate() {
         let provider = provider(table, &mut spelling).map_err(|error| explain(&error, &tables))?;
@@ -44,10 +65,10 @@ pub(super) async fn run(
     }
     let outputs = name_outputs(&mut query)?;
     unnest::rewrite(&mut query);
-    expressions::translate(&mut query, now);
+    expressions::translate(&mut query, run.now);
     spelling.apply(&mut query)?;
     let plan = plan(&context, query, &tables).await?;
-    let (result, batches) = if columns_only {
+    let (result, batches) = if run.columns_only {
         (Arc::clone(plan.schema().inner()), Vec::new())
     } else {
         execute(&context, plan, &tables).await?
@@ -59,13 +80,17 @@ pub(super) async fn run(
 }
 
 /// One partition: rows without an ORDER BY come in the order in which they became visible.
-fn context() -> Result<SessionContext, DataFusionError> {
+fn context(draw: &Draw) -> Result<SessionContext, DataFusionError> {
     let runtime = RuntimeEnvBuilder::new()
         .with_memory_limit(MEMORY, 1.0)
         .build_arc()?;
     let config = SessionConfig::new().with_target_partitions(1);
     let context = SessionContext::new_with_config_rt(config, runtime);
-    for function in scalar::functions() {
+    // They read the machine's clock and draw its random numbers; BigQuery has none of these names, or we our own.
+    for name in OWN_CLOCK_AND_CHANCE {
+        context.deregister_udf(name);
+    }
+    for function in scalar::functions().into_iter().chain(drawn::functions(draw)) {
         context.register_udf(function);
     }
     Ok(context)

@@ -25,7 +25,6 @@ pub(super) fn translate(function: &mut Function, now: Millis) -> Option<Expr> {
         "string_agg" => separate(function),
         "countif" => count_if(function),
         "generate_array" => rename(function, "generate_series"),
-        "generate_uuid" => rename(function, "uuid"),
         "regexp_contains" => rename(function, "regexp_like"),
         "split" => rename(function, "string_to_array"),
         "json_extract" => rename(function, "json_query"),

@@ -2,12 +2,13 @@
 //! change tables.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use datafusion::sql::sqlparser::ast::Query;
 use tokio::runtime::Builder;
-use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -15,11 +16,13 @@ use crate::catalog::{Catalog, CatalogError, DatasetRef, Entity, TableRef};
 use crate::machine::Switches;
 use crate::schema::Schema;
 use crate::shared::Shared;
+use drawn::Draw;
 use names::Names;
 use snapshot::View;
 use text::Text;
 
 mod ddl;
+mod drawn;
 mod engine;
 mod execute;
 mod expressions;
@@ -41,11 +44,8 @@ pub(crate) use parameters::Parameters;
 /// How long a query may take, waiting for its turn included.
 pub const QUERY_TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// Queries that run at a time; the others wait, within their time limit.
-const QUERIES_AT_A_TIME: usize = 8;
 /// Stack of a query's thread, in bytes: enough for the deepest query that is let through.
 const STACK: usize = 64 << 20;
-static TURNS: Semaphore = Semaphore::const_new(QUERIES_AT_A_TIME);
 
 /// What a query returns.
 #[derive(Clone, Debug, PartialEq)]
@@ -175,34 +175,44 @@ pub(crate) async fn query(
 /// # Errors
 /// See [`QueryError`].
 pub(crate) async fn view_schema(shared: &Shared, name: &TableRef, sql: &str) -> Result<Schema, QueryError> {
-    let (shared, name, sql) = (shared.clone(), name.clone(), sql.to_owned());
-    let work = move || async move { Scope::of_view(&shared, &name).view_schema(&name, &sql).await };
-    within(QUERY_TIME_LIMIT, work).await
+    let (name, sql) = (name.clone(), sql.to_owned());
+    let work = move |shared, draw| async move {
+        let scope = Scope::of_view(shared, draw, &name);
+        scope.view_schema(&name, &sql).await
+    };
+    within(QUERY_TIME_LIMIT, shared, work).await
 }
 
 async fn run_within(limit: Duration, shared: &Shared, request: Request) -> Result<Answer, QueryError> {
-    let shared = shared.clone();
-    within(limit, move || request.run(shared)).await
+    within(limit, shared, move |shared, draw| request.run(shared, draw)).await
 }
 
 /// Runs a statement on a thread of its own: parsing and planning recurse deeply, and work for the processor must
-/// not hold up those who serve. Dropping this future ends the statement.
-async fn within<T, F>(limit: Duration, work: impl FnOnce() -> F + Send + 'static) -> Result<T, QueryError>
+/// not hold up those who serve. There it is one time, that at which its turn came. Dropping this future ends the
+/// statement.
+async fn within<T, F>(
+    limit: Duration,
+    shared: &Shared,
+    work: impl FnOnce(Shared, Draw) -> F + Send + 'static,
+) -> Result<T, QueryError>
 where
     T: Send + 'static,
     F: Future<Output = Result<T, QueryError>>,
 {
+    // In the order of the calls.
+    let draw = Draw::new(shared.draw());
     let run = async {
         // The semaphore is never closed.
-        let turn = TURNS.acquire().await.ok();
-        on_own_thread(work, turn).await
+        let turn = Arc::clone(shared.turns()).acquire_owned().await.ok();
+        let shared = shared.standing_still();
+        on_own_thread(move || work(shared, draw), turn).await
     };
     timeout(limit, run).await.unwrap_or(Err(QueryError::TimedOut))
 }
 
 async fn on_own_thread<T, F>(
     work: impl FnOnce() -> F + Send + 'static,
-    turn: Option<SemaphorePermit<'static>>,
+    turn: Option<OwnedSemaphorePermit>,
 ) -> Result<T, QueryError>
 where
     T: Send + 'static,
@@ -233,7 +243,7 @@ where
 }
 
 impl Request {
-    async fn run(self, shared: Shared) -> Result<Answer, QueryError> {
+    async fn run(self, shared: Shared, draw: Draw) -> Result<Answer, QueryError> {
         let scope = Scope {
             shared,
             names: Names {
@@ -241,6 +251,7 @@ impl Request {
                 default_dataset: self.default_dataset,
             },
             dry_run: self.dry_run,
+            draw,
         };
         let text = Text::read(&self.sql, &self.parameters)?;
         let word = text.first_word().unwrap_or_default();
@@ -275,26 +286,37 @@ impl QueryError {
 
 /// Where and how a statement runs.
 struct Scope {
+    /// At the one time that the statement sees.
     shared: Shared,
     names: Names,
     dry_run: bool,
+    draw: Draw,
 }
 
 impl Scope {
     /// Where the query of a view runs: names without a project are those of its own.
-    fn of_view(shared: &Shared, name: &TableRef) -> Self {
+    fn of_view(shared: Shared, draw: Draw, name: &TableRef) -> Self {
         Self {
-            shared: shared.clone(),
+            shared,
             names: Names {
                 project: name.project.clone(),
                 default_dataset: None,
             },
             dry_run: true,
+            draw,
         }
     }
 
     fn switches(&self) -> Switches {
         self.shared.with(|machine| machine.switches().clone())
+    }
+
+    fn run(&self) -> engine::Run {
+        engine::Run {
+            now: self.shared.now(),
+            draw: self.draw.clone(),
+            columns_only: self.dry_run,
+        }
     }
 
     /// The rows of a SELECT; in a dry run none.
@@ -303,9 +325,9 @@ impl Scope {
         let taken = self
             .shared
             .with(|machine| snapshot::take(machine.catalog(), names, &mut Vec::new()))?;
-        let now = self.shared.now();
-        let tables = snapshot::read(taken, now, self.dry_run).await?;
-        engine::run(query, tables, now, self.dry_run).await
+        let run = self.run();
+        let tables = snapshot::read(taken, &run).await?;
+        engine::run(query, tables, &run).await
     }
 
     /// The columns of a view's query, which must not read the view itself.
@@ -314,7 +336,7 @@ impl Scope {
         let taken = self
             .shared
             .with(|machine| view.complete(machine.catalog(), &mut Vec::new()))?;
-        let output = snapshot::read(vec![taken], self.shared.now(), true).await?.pop();
+        let output = snapshot::read(vec![taken], &self.run()).await?.pop();
         output
             .map(|snapshot| snapshot.schema)
             .ok_or_else(|| internal("the view is gone"))

@@ -3,7 +3,7 @@
 use arrow_array::RecordBatch;
 use datafusion::sql::sqlparser::ast::Query;
 
-use crate::catalog::{Catalog, CatalogError, Millis, TableRef};
+use crate::catalog::{Catalog, CatalogError, TableRef};
 use crate::query::names::Names;
 use crate::query::parameters::Parameters;
 use crate::query::text::Text;
@@ -122,9 +122,9 @@ impl View {
         Ok(Taken::View(self))
     }
 
-    async fn read(self, now: Millis, columns_only: bool) -> Result<Snapshot, QueryError> {
-        let tables = Box::pin(read(self.tables, now, columns_only)).await?;
-        let mut output = engine::run(self.query, tables, now, columns_only).await?;
+    async fn read(self, run: &engine::Run) -> Result<Snapshot, QueryError> {
+        let tables = Box::pin(read(self.tables, run)).await?;
+        let mut output = engine::run(self.query, tables, run).await?;
         if self.columns.len() == output.schema.columns.len() {
             for (column, name) in output.schema.columns.iter_mut().zip(self.columns) {
                 column.name = name;
@@ -138,20 +138,16 @@ impl View {
     }
 }
 
-/// Runs the queries of views; with `columns_only` there are no rows.
+/// Runs the queries of views.
 ///
 /// # Errors
 /// Those of the views' queries.
-pub(super) async fn read(
-    taken: Vec<Taken>,
-    now: Millis,
-    columns_only: bool,
-) -> Result<Vec<Snapshot>, QueryError> {
+pub(super) async fn read(taken: Vec<Taken>, run: &engine::Run) -> Result<Vec<Snapshot>, QueryError> {
     let mut tables = Vec::with_capacity(taken.len());
     for taken in taken {
         tables.push(match taken {
             Taken::Table(table) => table,
-            Taken::View(view) => view.read(now, columns_only).await?,
+            Taken::View(view) => view.read(run).await?,
         });
     }
     Ok(tables)

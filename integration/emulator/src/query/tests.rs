@@ -414,7 +414,11 @@ async fn a_query_that_takes_too_long_ends_with_an_error() {
         parameters: Parameters::default(),
         dry_run: false,
     };
-    let all = TURNS.acquire_many(QUERIES_AT_A_TIME as u32).await.unwrap();
+    let turns = shared.turns();
+    let all = turns
+        .acquire_many(turns.available_permits() as u32)
+        .await
+        .unwrap();
     let waited = run_within(Duration::from_millis(1), &shared, request).await;
     drop(all);
     assert_eq!(waited, Err(QueryError::TimedOut));

@@ -1,11 +1,12 @@
 //! Jobs with their results, until newer ones push them out.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::catalog::{Entity, Millis, TableRef};
@@ -19,10 +20,14 @@ const MOST_JOBS: usize = 1000;
 /// Bytes of results that are kept; the newest job's stay whatever their size.
 const MOST_BYTES: usize = 512 << 20;
 
-/// Every job of this emulator, oldest first.
+/// How long a call with the same `requestId` is the same call; BigQuery's own 15 minutes.
+const SAME_REQUEST_MS: Millis = 15 * 60_000;
+
+/// Every job of this emulator, oldest first. Those that run end with it.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     kept: Mutex<Kept>,
+    running: Mutex<JoinSet<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -60,7 +65,7 @@ pub(super) struct Done {
 }
 
 impl Jobs {
-    /// Runs a job.
+    /// Runs a job; or, if it is one that has been asked for already, returns that.
     ///
     /// # Errors
     /// 409 `duplicate`: its id is taken.
@@ -70,33 +75,49 @@ impl Jobs {
         shared: &Shared,
         run: impl Future<Output = Result<Answer, QueryError>> + Send + 'static,
     ) -> Result<Arc<Job>, ApiError> {
-        let job = self.add(job)?;
-        let (jobs, shared, started) = (Arc::clone(self), shared.clone(), Arc::clone(&job));
-        tokio::spawn(async move {
+        let (job, is_new) = self.add(job)?;
+        if !is_new {
+            return Ok(job);
+        }
+        let (jobs, shared, started) = (Arc::downgrade(self), shared.clone(), Arc::clone(&job));
+        let mut running = self.running();
+        while running.try_join_next().is_some() {}
+        running.spawn(async move {
             let outcome = tokio::select! {
                 biased;
                 () = started.cancel.notified() => Err(cancelled()),
                 outcome = run => outcome.map_err(ApiError::from),
             };
             let ended_ms = shared.now();
-            jobs.finish(&started, Done { ended_ms, outcome });
+            if let Some(jobs) = jobs.upgrade() {
+                jobs.finish(&started, Done { ended_ms, outcome });
+            }
         });
         Ok(job)
     }
 
-    /// Keeps a job that has been started.
+    /// Ends every job that runs, without an answer.
+    pub(super) fn stop(&self) {
+        self.running().abort_all();
+    }
+
+    /// Keeps a job that is to be started. Of two calls with one `requestId` only the first makes a job, even if they
+    /// come at the same time; the flag says whether this one did.
     ///
     /// # Errors
     /// 409 `duplicate`.
-    pub(super) fn add(&self, job: Job) -> Result<Arc<Job>, ApiError> {
+    pub(super) fn add(&self, job: Job) -> Result<(Arc<Job>, bool), ApiError> {
         let job = Arc::new(job);
         self.with(|kept| {
+            if let Some(first) = kept.jobs.iter().rev().find(|other| job.repeats(other)) {
+                return Ok((Arc::clone(first), false));
+            }
             if kept.jobs.iter().any(|other| other.is(&job.project, &job.id)) {
                 let text = format!("Already Exists: Job {}", job.full_id());
                 return Err(ApiError::new(409, "duplicate", text));
             }
             kept.jobs.push_back(Arc::clone(&job));
-            Ok(job)
+            Ok((job, true))
         })
     }
 
@@ -145,11 +166,6 @@ impl Jobs {
         job.ok_or_else(|| ApiError::not_found(format!("Job {project}:{id}")))
     }
 
-    /// The job that a call with this `requestId` started.
-    pub(super) fn requested(&self, project: &str, request_id: &str) -> Option<Arc<Job>> {
-        self.find(|job| job.project == project && job.request_id.as_deref() == Some(request_id))
-    }
-
     /// A project's jobs, newest first.
     pub(super) fn of(&self, project: &str) -> Vec<Arc<Job>> {
         self.with(|kept| {
@@ -163,6 +179,10 @@ impl Jobs {
     fn find(&self, is: impl Fn(&Job) -> bool) -> Option<Arc<Job>> {
         // The newest are asked for most.
         self.with(|kept| kept.jobs.iter().rev().find(|job| is(job)).map(Arc::clone))
+    }
+
+    fn running(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Kept) -> T) -> T {
@@ -286,6 +306,15 @@ impl Job {
 
     fn full_id(&self) -> String {
         format!("{}:{}.{}", self.project, self.location, self.id)
+    }
+
+    /// Whether it is asked for by a call that comes again: the same `requestId`, and the same query.
+    fn repeats(&self, first: &Self) -> bool {
+        self.request_id.is_some()
+            && self.request_id == first.request_id
+            && self.project == first.project
+            && self.configuration == first.configuration
+            && self.started_ms.saturating_sub(first.started_ms) <= SAME_REQUEST_MS
     }
 
     fn is(&self, project: &str, id: &str) -> bool {

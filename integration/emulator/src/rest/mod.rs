@@ -29,32 +29,45 @@ mod projects;
 mod queries;
 mod request;
 mod rows;
+mod serve;
 mod table_resource;
 mod tables;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use serve::serve;
+
 /// Largest request body, in bytes; BigQuery's own limit for such calls.
 const LARGEST_BODY: usize = 10 << 20;
 
-/// What every handler sees.
-#[derive(Clone)]
-struct Api {
+/// What every handler sees; one for an emulator.
+#[derive(Clone, Debug)]
+pub(crate) struct Api {
     shared: Shared,
     service: Service,
     jobs: Arc<Jobs>,
     inserted: Arc<Inserted>,
 }
 
+impl Api {
+    pub(crate) fn new(service: Service) -> Self {
+        Self {
+            shared: service.shared().clone(),
+            service,
+            jobs: Arc::new(Jobs::default()),
+            inserted: Arc::new(Inserted::default()),
+        }
+    }
+
+    /// Ends the jobs that run.
+    pub(crate) fn stop(&self) {
+        self.jobs.stop();
+    }
+}
+
 /// The REST API under `/bigquery/v2`, and what is the emulator's own beside it.
-pub(crate) fn router(service: Service) -> Router {
-    let api = Api {
-        shared: service.shared().clone(),
-        service,
-        jobs: Arc::new(Jobs::default()),
-        inserted: Arc::new(Inserted::default()),
-    };
+pub(crate) fn router(api: Api) -> Router {
     let project = Router::new()
         .route("/datasets", get(datasets::list).post(datasets::insert))
         .route(

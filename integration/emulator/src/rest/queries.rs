@@ -160,16 +160,8 @@ pub(super) async fn query(
         }
         return Ok(Json(head).into_response());
     }
-    let again = request_id
-        .as_deref()
-        .and_then(|id| api.jobs.requested(&asked.request.project, id));
-    let job = match again {
-        Some(job) => job,
-        None => {
-            asked.request_id = request_id;
-            asked.start(&api)?
-        }
-    };
+    asked.request_id = request_id;
+    let job = asked.start(&api)?;
     let done = job.wait(limit).await;
     answer(&job, done.as_deref(), "bigquery#queryResponse", 0, most, format)
 }
@@ -313,7 +305,7 @@ impl Asked {
         let mut job = Job::new(
             request.project.clone(),
             self.id
-                .unwrap_or_else(|| format!("job_{}", uuid::Uuid::new_v4().simple())),
+                .unwrap_or_else(|| format!("job_{}", shared.draw().uuid().replace('-', ""))),
             self.location.unwrap_or_else(|| "US".to_owned()),
             self.configuration,
             shared.now(),

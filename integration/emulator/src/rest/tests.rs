@@ -30,7 +30,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let shared = Shared::new(Machine::default(), Arc::new(|| NOW));
-        let router = router(Service::new(shared.clone()));
+        let router = router(Api::new(Service::new(shared.clone())));
         Self { shared, router }
     }
 
@@ -621,7 +621,7 @@ fn the_oldest_jobs_go_first() {
     let jobs = Jobs::default();
     for i in 0..1001 {
         let job = Job::new("p".to_owned(), i.to_string(), "US".to_owned(), Value::Null, 0);
-        let job = jobs.add(job).unwrap();
+        let (job, _) = jobs.add(job).unwrap();
         let outcome = Err(ApiError::invalid(""));
         jobs.finish(&job, Done { ended_ms: 0, outcome });
     }

@@ -7,6 +7,7 @@
 
 mod conformance;
 mod data_dir;
+mod determinism;
 mod discard;
 mod docs;
 mod grpc;

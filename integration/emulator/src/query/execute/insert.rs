@@ -31,11 +31,10 @@ pub(super) async fn insert(scope: &Scope, insert: Insert) -> Result<Answer, Quer
     let mut arrays = assign_all(&output, &columns, literals)?;
     let rows = output.rows.num_rows();
     let now = scope.shared.now();
-    scope.shared.with(|machine| {
-        machine.with_moment(now, |_, moment| {
-            fill(&mut arrays, &columns, &defaulted, moment)?;
-            add_defaults(&mut arrays, &mut columns, &schema, rows, moment)
-        })
+    scope.draw.with(|random| {
+        let moment = &mut Moment { now_ms: now, random };
+        fill(&mut arrays, &columns, &defaulted, moment)?;
+        add_defaults(&mut arrays, &mut columns, &schema, rows, moment)
     })?;
     let rows = complete(arrays, &columns, rows, &schema, &scope.switches())?;
     let inserted = rows.num_rows() as u64;

@@ -226,6 +226,40 @@ async fn a_request_that_comes_again_does_nothing_again() {
     assert_eq!(world.get("datasets/d/tables/t").await["numRows"], "2");
 }
 
+#[test]
+fn calls_with_one_request_id_make_one_job_even_at_the_same_time() {
+    let jobs = jobs::Jobs::default();
+    let job = |id: &str, query: &str, at| {
+        let configuration = json!({ "query": { "query": query } });
+        let mut job = Job::new("p".to_owned(), id.to_owned(), "US".to_owned(), configuration, at);
+        job.request_id = Some("once".to_owned());
+        job
+    };
+    let ids: Vec<String> = (0..16).map(|i| i.to_string()).collect();
+    let barrier = std::sync::Barrier::new(ids.len());
+    let made: Vec<(String, bool)> = std::thread::scope(|scope| {
+        let add = |id| {
+            barrier.wait();
+            let (job, is_new) = jobs.add(job(id, "SELECT 1", 0)).unwrap();
+            (job.id.clone(), is_new)
+        };
+        let threads: Vec<_> = ids.iter().map(|id| scope.spawn(move || add(id))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let first = made.iter().find(|(_, is_new)| *is_new).unwrap();
+    assert_eq!(made.iter().filter(|(_, is_new)| *is_new).count(), 1);
+    assert!(made.iter().all(|(id, _)| *id == first.0), "{made:?}");
+    // Another query, and one that comes after BigQuery has forgotten the first.
+    for (query, at, is_new) in [
+        ("SELECT 2", 0, true),
+        ("SELECT 1", 900_000, false),
+        ("SELECT 1", 900_001, true),
+    ] {
+        let id = format!("{query} at {at}");
+        assert_eq!(jobs.add(job(&id, query, at)).unwrap().1, is_new, "{id}");
+    }
+}
+
 #[tokio::test]
 async fn a_call_that_does_not_wait_is_answered_before_the_job_is_done() {
     let world = World::with_rows(1).await;
