@@ -223,7 +223,7 @@ impl Catalog {
         now: Millis,
     ) -> Result<Table, CatalogError> {
         check_table_id(&name.table)?;
-        schema.check()?;
+        schema.check_columns()?;
         self.dataset(&name.dataset_ref())?;
         Ok(Table {
             id: self.tables_ever + 1,
@@ -246,7 +246,7 @@ impl Catalog {
         now: Millis,
     ) -> Result<Table, CatalogError> {
         let before = self.table(name)?;
-        schema.check()?;
+        schema.check_columns()?;
         if before.rows.map(|rows| conform(rows, &schema), |_| None).is_err() {
             return Err(CatalogError::WrongColumns(Entity::Table(name.clone())));
         }

@@ -143,7 +143,7 @@ impl Machine {
         let mut updated_schema = self.news(now, connection, &answered);
         if with_schema {
             let table = connection.table().and_then(|table| self.table(table).ok());
-            updated_schema = table.map(|table| table.schema.to_wire());
+            updated_schema = table.map(|table| self.told(&table.schema));
         }
         Event::Answer(Box::new(respond(answered, name, updated_schema)))
     }
@@ -159,7 +159,8 @@ impl Machine {
         outputs: &mut Vec<Output>,
     ) -> Result<Heard, Refusal> {
         let opening = !connection.opened;
-        if opening {
+        let traced = !request.trace_id.is_empty() && !self.keeps(Behaviour::FirstTraceIdCounts);
+        if opening || traced {
             let mut call = Call::new(now, Rpc::AppendRows, &request.write_stream, &connection.meta);
             call.trace_id = names::shorten(&request.trace_id);
             self.calls.record(call);
@@ -230,6 +231,7 @@ impl Machine {
         outputs: &mut Vec<Output>,
     ) -> Result<Option<u64>, Refusal> {
         self.hear(now, id, connection, request, target, outputs)?;
+        // write-api.md 3.4: while the quota refills all appends are refused, whatever else is wrong with them.
         self.charge_bytes(now, &target.table, request.encoded_len() as u64)?;
         if target.default {
             self.append_default(now, connection, request, target)
@@ -249,8 +251,14 @@ impl Machine {
         outputs: &mut Vec<Output>,
     ) -> Result<(), Refusal> {
         let size = request.encoded_len() as u64;
-        if size > self.switches.max_request_bytes && self.keeps(Behaviour::RequestSizeLimited) {
-            return Err(known::too_large(size, self.switches.max_request_bytes));
+        let most = self.switches.max_request_bytes;
+        let most = if self.keeps(Behaviour::LargeRequestsTaken) {
+            most
+        } else {
+            most.min(10 << 20)
+        };
+        if size > most && self.keeps(Behaviour::RequestSizeLimited) {
+            return Err(known::too_large(size, most));
         }
         if !connection.opened {
             self.check_routing(connection.meta.routing.as_deref(), &target.table)?;
@@ -404,7 +412,7 @@ impl Machine {
         if told_now && !self.switches.updated_schema_repeats {
             connection.told = Some((table.id, version));
         }
-        told_now.then(|| schema.to_wire())
+        told_now.then(|| self.told(schema))
     }
 }
 

@@ -50,6 +50,8 @@ behaviours! {
     EchoesStream,
     /// A refused request is answered like any other; unlearned, it is passed over in silence.
     EveryRequestAnswered,
+    /// A request of up to 20 MB is taken, also with a single row; unlearned, one of up to 10 MB.
+    LargeRequestsTaken,
     /// Too large a request is refused.
     RequestSizeLimited,
 
@@ -72,6 +74,10 @@ behaviours! {
     IdleCallsClosed,
     /// Outside the US the routing header is needed.
     RoutingHeaderNeeded,
+    /// It may be percent-encoded, and may name the location alone; unlearned, only names as they are are read.
+    RoutingHeaderForms,
+    /// The first `trace_id` of a connection counts; unlearned, each request's is recorded as that of another call.
+    FirstTraceIdCounts,
 
     /// A server that restarts says so; unlearned, its calls end without a reason.
     RestartSaysSo,
@@ -94,6 +100,12 @@ behaviours! {
     DefaultStreamHasNoTimes,
     /// Streams have a location in either view.
     LocationAnswered,
+    /// A COMMITTED stream has a time of commit, that of its creation, and a PENDING one has when it is committed.
+    CommitTimeAnswered,
+    /// The schema that is answered has lengths, precisions, default values and elements.
+    SchemaDetailsAnswered,
+    /// A table has at most 10,000 columns.
+    ColumnsLimited,
     /// CreateWriteStream answers the table's schema.
     CreateAnswersSchema,
     /// GetWriteStream answers the schema only when asked for the full view.
@@ -124,8 +136,12 @@ behaviours! {
     ConnectionsLimited,
     /// Those in one location do not use up that of another.
     ConnectionsCountedByLocation,
+    /// There are more of them in US and EU; unlearned, as many as elsewhere.
+    MultiRegionsTakeMoreConnections,
     /// Bytes appended have a quota, where one is set.
     ThroughputLimited,
+    /// And another one over a longer time.
+    LongTermThroughputLimited,
 
     // Errors (write-api.md 3.1).
     /// A call's status carries the `StorageError` in its details.
@@ -152,6 +168,8 @@ behaviours! {
     FlushNeedsOffset,
     /// Only BUFFERED streams are flushed; unlearned, others answer OK.
     FlushesBufferedOnly,
+    /// The default stream is neither finalized nor flushed; unlearned, both are answered well and do nothing.
+    DefaultStreamGoesOn,
     /// Finalizing answers how many rows there are; unlearned, none.
     FinalizeCountsRows,
     /// A commit is all or nothing; unlearned, good streams are committed beside bad ones.
@@ -162,6 +180,8 @@ behaviours! {
     CommitNeedsFinalize,
     /// A commit of a stream whose life is over names its state; unlearned, there is no such stream.
     CollectedStreamInvalid,
+    /// A commit's streams are of one table.
+    CommitOfOneTable,
     /// What is wrong with single streams stands in an OK answer; unlearned, it is the call's status.
     CommitErrorsInOk,
     /// A commit names at most 10,000 streams.
@@ -280,12 +300,20 @@ behaviours! {
     ChangeTypesChecked,
     /// The higher sequence number wins; unlearned, the later arrival.
     SequenceDecides,
+    /// Without sequence numbers the later arrival wins; unlearned, of one request the earlier.
+    ArrivalDecides,
     /// What is no sequence number is refused.
     SequenceNumbersChecked,
     /// A delete needs the columns of the key alone.
     DeleteNeedsKeyOnly,
     /// A delete is remembered; unlearned, a late upsert of lower rank brings the row back.
     DeletesRemembered,
+    /// The names of pseudo-columns ignore case; unlearned, they are in capitals.
+    PseudoColumnsIgnoreCase,
+    /// Rows in Arrow change no others; unlearned, what they say of it is passed over.
+    ArrowTakesNoChanges,
+    /// A primary key has at most 16 columns.
+    KeyColumnsLimited,
     /// Tables with more than 2,000 top-level columns take no changes.
     WideTablesTakeNoChanges,
 

@@ -16,6 +16,8 @@ use crate::schema::{Mode, Schema, conform};
 
 /// Top-level columns that a table may have whose rows are changed (write-api.md 6).
 const MOST_COLUMNS: usize = 2000;
+/// Columns of their primary key.
+const MOST_KEY_COLUMNS: usize = 16;
 
 /// What a connection's rows do; its first ones decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +132,11 @@ fn check_table(table: &Table, target: &Target, switches: &Switches) -> Result<()
             Refusal::invalid(format!("{text}: {}. Entity: {}", target.table, target.name))
         });
     }
+    let key = table.primary_key().len();
+    if key > MOST_KEY_COLUMNS && switches.keeps(Behaviour::KeyColumnsLimited) {
+        let text = format!("A primary key has at most {MOST_KEY_COLUMNS} columns; this one has {key}");
+        return Err(Refusal::invalid(format!("{text}. Entity: {}", target.name)));
+    }
     let wide = table.schema.columns.len() > MOST_COLUMNS;
     if wide && switches.keeps(Behaviour::WideTablesTakeNoChanges) {
         let text = format!("Tables with more than {MOST_COLUMNS} top-level columns take no UPSERT or DELETE");
@@ -203,10 +210,14 @@ fn order(
         }
         let forgotten = kind == ChangeKind::Delete && !switches.keeps(Behaviour::DeletesRemembered);
         let ranked = switches.keeps(Behaviour::SequenceDecides) && !forgotten;
+        let backwards = || {
+            let lost = !switches.keeps(Behaviour::ArrivalDecides);
+            lost.then(|| Sequence::parse(&format!("{:x}", u64::MAX - row as u64)))
+        };
         order.push(Change {
             kind,
             row: *place,
-            sequence: sequence.filter(|_| ranked),
+            sequence: sequence.filter(|_| ranked).or_else(|| backwards().flatten()),
         });
         *place += 1;
     }

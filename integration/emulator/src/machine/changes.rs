@@ -4,6 +4,7 @@ use arrow_array::RecordBatch;
 use serde_json::{Map, Value};
 
 use super::Machine;
+use super::behaviour::Behaviour;
 use super::effect::Effect;
 use crate::catalog::{CatalogError, Dataset, DatasetRef, Entity, Millis, Table, TableRef};
 use crate::schema::Schema;
@@ -92,6 +93,7 @@ impl Machine {
         rest: Map<String, Value>,
         now: Millis,
     ) -> Result<&Table, CatalogError> {
+        self.check_size(&schema)?;
         let table = self.catalog().new_table(name, schema, rest, now)?;
         self.apply(&Effect::TableCreated {
             name: name.clone(),
@@ -112,6 +114,7 @@ impl Machine {
         rest: Map<String, Value>,
         now: Millis,
     ) -> Result<&Table, CatalogError> {
+        self.check_size(&schema)?;
         let table = self.catalog().changed_table(name, schema, rest, now)?;
         let mut streams = self.state.streams().values();
         if streams.any(|stream| stream.table_id == table.id && !stream.takes(&table.schema)) {
@@ -122,6 +125,14 @@ impl Machine {
             table: Box::new(table),
         })?;
         self.catalog().table(name)
+    }
+
+    /// write-api.md 4: a table has at most 10,000 columns.
+    fn check_size(&self, schema: &Schema) -> Result<(), CatalogError> {
+        if self.keeps(Behaviour::ColumnsLimited) {
+            schema.check_size()?;
+        }
+        Ok(())
     }
 
     /// Takes away a table's rows; its streams, and the rows held on them, stay.

@@ -178,8 +178,10 @@ impl Machine {
         target: &Target,
     ) -> Result<Vec<ConnectionId>, Refusal> {
         if target.default {
-            let fenced = !self.keeps(Behaviour::DefaultStreamNotFenced);
-            let on_it = |connection: &&Connection| fenced && connection.target.as_ref() == Some(target);
+            if self.keeps(Behaviour::DefaultStreamNotFenced) {
+                return Ok(Vec::new());
+            }
+            let on_it = |connection: &&Connection| connection.target.as_ref() == Some(target);
             let on_it = |entry: &(&ConnectionId, &Connection)| on_it(&entry.1);
             return Ok(self.connections.iter().filter(on_it).map(|(id, _)| *id).collect());
         }

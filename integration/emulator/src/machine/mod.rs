@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use bigquery_write_proto::wire::{TableFieldSchema, TableSchema};
+
 use crate::catalog::{Catalog, Millis, Table, TableRef};
 use crate::defaults::{Moment, RandomBits};
 use crate::faults::{FaultPlan, FaultReport, Faults};
+use crate::schema::Schema;
 use connection::Connection;
 use effect::Door;
 use history::Exchanges;
@@ -223,6 +226,22 @@ impl Machine {
         }
     }
 
+    /// A table's columns as clients are told of them (write-api.md 1.2).
+    fn told(&self, schema: &Schema) -> TableSchema {
+        let mut wire = schema.to_wire();
+        if !self.keeps(Behaviour::SchemaDetailsAnswered) {
+            for field in &mut wire.fields {
+                *field = TableFieldSchema {
+                    name: std::mem::take(&mut field.name),
+                    r#type: field.r#type,
+                    mode: field.mode,
+                    ..TableFieldSchema::default()
+                };
+            }
+        }
+        wire
+    }
+
     fn check_token(&self, authorization: Option<&str>) -> Result<(), Refusal> {
         let tokens = self.switches.require_token.as_ref();
         let Some(tokens) = tokens.filter(|_| self.keeps(Behaviour::TokensChecked)) else {
@@ -245,7 +264,8 @@ impl Machine {
         };
         let needed = self.switches.routing_header_required && self.keeps(Behaviour::RoutingHeaderNeeded);
         let at_home = dataset.location.eq_ignore_ascii_case("us") || !needed;
-        if at_home || names::routed(header, table, &dataset.location) {
+        let lenient = self.keeps(Behaviour::RoutingHeaderForms);
+        if at_home || names::routed(header, table, &dataset.location, lenient) {
             return Ok(());
         }
         Err(known::permission_denied(&table.path()))

@@ -65,9 +65,9 @@ pub(super) fn stream_id(seed: u128, nth: u64) -> String {
     URL_SAFE_NO_PAD.encode(message)
 }
 
-/// Whether the routing header leads to a table in `location` (write-api.md 3.7). Percent-encoded values and raw ones
-/// are both taken.
-pub(super) fn routed(header: Option<&str>, table: &TableRef, location: &str) -> bool {
+/// Whether the routing header leads to a table in `location` (write-api.md 3.7). If `lenient`, percent-encoded values
+/// are taken as raw ones are, and a location alone is enough.
+pub(super) fn routed(header: Option<&str>, table: &TableRef, location: &str, lenient: bool) -> bool {
     let path = table.path();
     let leads = |value: &str| {
         let rest = value.strip_prefix(path.as_str());
@@ -77,6 +77,7 @@ pub(super) fn routed(header: Option<&str>, table: &TableRef, location: &str) -> 
         .into_iter()
         .flat_map(|header| header.split('&'))
         .any(|param| match param.split_once('=') {
+            Some((_, value)) if !lenient => leads(value),
             Some(("write_location", value)) => {
                 let value = percent_decode(value);
                 value
@@ -173,7 +174,7 @@ mod tests {
     #[test]
     fn the_routing_header_leads_to_one_table() {
         let table = TableRef::new("p", "d", "t");
-        let led = |header| routed(Some(header), &table, "europe-west3");
+        let led = |header| routed(Some(header), &table, "europe-west3", true);
         assert!(led(
             "write_stream=projects/p/datasets/d/tables/t/streams/_default"
         ));
@@ -182,6 +183,6 @@ mod tests {
         assert!(!led("write_location=projects/p/locations/us"));
         assert!(!led("write_stream=projects/p/datasets/d/tables/tt"));
         assert!(!led("%"));
-        assert!(!routed(None, &table, "EU"));
+        assert!(!routed(None, &table, "EU", true));
     }
 }

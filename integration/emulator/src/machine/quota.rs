@@ -12,6 +12,8 @@ use crate::catalog::{Millis, TableRef};
 const HOUR_US: i64 = 3_600_000_000;
 /// write-api.md 3.4: the short-term bucket refills within about ten seconds.
 const CELL_US: i64 = 10_000_000;
+/// And the long-term one within about ten minutes.
+const REGION_US: i64 = 600_000_000;
 /// write-api.md 4: connections in the multi-regions and elsewhere.
 const CONNECTIONS: (usize, usize) = (20_000, 5_000);
 
@@ -20,6 +22,7 @@ const CONNECTIONS: (usize, usize) = (20_000, 5_000);
 pub(super) struct Quotas {
     creates: BTreeMap<Home, Bucket>,
     bytes: BTreeMap<Home, Bucket>,
+    long_term_bytes: BTreeMap<Home, Bucket>,
 }
 
 /// Whose quota: project and location.
@@ -29,6 +32,8 @@ type Home = (String, String);
 #[derive(Debug, Default)]
 struct Bucket {
     dry_at_us: i64,
+    /// It takes nothing until then.
+    closed_until_us: i64,
 }
 
 impl Bucket {
@@ -38,6 +43,15 @@ impl Bucket {
         let fits = dry_at_us.saturating_sub(now_us) <= size_us;
         if fits {
             self.dry_at_us = dry_at_us;
+        }
+        fits
+    }
+
+    /// The same; once something does not fit, nothing does until the bucket has run dry.
+    fn pour_or_close(&mut self, now_us: i64, cost_us: i64, size_us: i64) -> bool {
+        let fits = now_us >= self.closed_until_us && self.pour(now_us, cost_us, size_us);
+        if !fits {
+            self.closed_until_us = self.closed_until_us.max(self.dry_at_us);
         }
         fits
     }
@@ -60,13 +74,17 @@ impl Machine {
     /// Another connection of this project in this location.
     pub(super) fn charge_connection(&self, id: ConnectionId, table: &TableRef) -> Result<(), Refusal> {
         let home = self.home(table);
-        let multi_region = matches!(home.1.as_str(), "us" | "eu");
+        let multi_region =
+            matches!(home.1.as_str(), "us" | "eu") && self.keeps(Behaviour::MultiRegionsTakeMoreConnections);
         let usual = if multi_region {
             CONNECTIONS.0
         } else {
             CONNECTIONS.1
         };
         let most = self.switches.connections_per_project.unwrap_or(usual);
+        if self.connections.len() < most {
+            return Ok(());
+        }
         let anywhere = !self.keeps(Behaviour::ConnectionsCountedByLocation);
         let counts = |of: &TableRef| {
             let near = of.dataset == table.dataset || anywhere;
@@ -79,19 +97,27 @@ impl Machine {
         })
     }
 
-    /// More bytes.
+    /// More bytes: two buckets, each if it has a rate (write-api.md 3.4).
     pub(super) fn charge_bytes(&mut self, now: Millis, table: &TableRef, bytes: u64) -> Result<(), Refusal> {
-        let Some(a_second) = self.switches.append_bytes_per_second.and_then(positive) else {
-            return Ok(());
-        };
-        let home = self.home(table);
-        let cost = i128::from(bytes) * 1_000_000 / i128::from(a_second);
-        let cost = i64::try_from(cost).unwrap_or(i64::MAX);
-        let bucket = self.quotas.bytes.entry(home).or_default();
-        let fits = bucket.pour(micros(now), cost, CELL_US);
-        self.enforce(fits, Behaviour::ThroughputLimited, || {
-            exceeded("AppendRows throughput", table).in_band(true)
-        })
+        let refusal = || exceeded("AppendRows throughput", table).in_band(true);
+        let rates = [
+            self.switches.append_bytes_per_second,
+            self.switches.long_term_append_bytes_per_second,
+        ];
+        let [short, long] = rates.map(|rate| rate.and_then(positive).map(|rate| time_for(bytes, rate)));
+        if let Some(cost) = long {
+            let home = self.home(table);
+            let bucket = self.quotas.long_term_bytes.entry(home).or_default();
+            let fits = bucket.pour_or_close(micros(now), cost, REGION_US);
+            self.enforce(fits, Behaviour::LongTermThroughputLimited, refusal)?;
+        }
+        if let Some(cost) = short {
+            let home = self.home(table);
+            let bucket = self.quotas.bytes.entry(home).or_default();
+            let fits = bucket.pour(micros(now), cost, CELL_US);
+            self.enforce(fits, Behaviour::ThroughputLimited, refusal)?;
+        }
+        Ok(())
     }
 
     fn enforce(
@@ -121,6 +147,12 @@ fn exceeded(what: &str, table: &TableRef) -> Refusal {
         table.project
     );
     Refusal::new(Code::ResourceExhausted, text)
+}
+
+/// Microseconds in which so many bytes go at this rate.
+fn time_for(bytes: u64, a_second: i64) -> i64 {
+    let cost = i128::from(bytes) * 1_000_000 / i128::from(a_second);
+    i64::try_from(cost).unwrap_or(i64::MAX)
 }
 
 fn positive(rate: u64) -> Option<i64> {

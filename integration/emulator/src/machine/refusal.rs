@@ -66,6 +66,11 @@ impl Refusal {
         Self::new(Code::Aborted, text)
     }
 
+    /// How calls end when the server drains its connections (write-api.md 3.6).
+    pub fn draining() -> Self {
+        Self::new(Code::Unavailable, "the connection is draining")
+    }
+
     /// Adds a `StorageError`.
     #[must_use]
     pub fn with(mut self, code: StorageErrorCode, entity: impl Into<String>) -> Self {

@@ -23,6 +23,9 @@ pub struct Switches {
     /// Bytes that a project may append in a location in a second; ten seconds' worth may come at once. Default none,
     /// so that the emulator holds up no client; BigQuery's are 3 GB in US and EU, 300 MB elsewhere (write-api.md 4).
     pub append_bytes_per_second: Option<u64>,
+    /// The same over a longer time: ten minutes' worth may come at once, and when that is used up nothing is taken until
+    /// all of it is there again. Default none (write-api.md 3.4 [beam PR #31837], which has no figure).
+    pub long_term_append_bytes_per_second: Option<u64>,
     /// How long those who append do not know of a table's new columns. Default 10 s; BigQuery takes up to minutes
     /// (write-api.md 7.3).
     pub schema_lag_ms: Millis,
@@ -137,6 +140,7 @@ impl Default for Switches {
             create_streams_per_hour: Some(10_000),
             connections_per_project: None,
             append_bytes_per_second: None,
+            long_term_append_bytes_per_second: None,
             schema_lag_ms: 10_000,
             updated_schema_repeats: false,
             idle_close_ms: 600_000,

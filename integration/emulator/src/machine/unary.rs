@@ -78,7 +78,7 @@ impl Machine {
                     } else {
                         table.known_at(machine.knowledge_ms(now)).0
                     };
-                    answer.table_schema = Some(known.to_wire());
+                    answer.table_schema = Some(machine.told(known));
                 }
                 Ok(answer)
             },
@@ -211,7 +211,7 @@ impl Machine {
         self.apply(&Effect::StreamCreated { stream, ever })?;
         let mut answer = self.describe(&target, now)?;
         if self.keeps(Behaviour::CreateAnswersSchema) {
-            answer.table_schema = Some(self.table(table)?.schema.to_wire());
+            answer.table_schema = Some(self.told(&self.table(table)?.schema));
         }
         Ok(answer)
     }
@@ -220,6 +220,7 @@ impl Machine {
         let location = self.location(&target.table);
         let stream = self.stream(target, now)?;
         let commit_ms = match stream.kind {
+            _ if !self.keeps(Behaviour::CommitTimeAnswered) => None,
             StreamKind::Committed => Some(stream.created_ms),
             StreamKind::Buffered | StreamKind::Pending => stream.committed_ms,
         };
@@ -261,7 +262,11 @@ impl Machine {
     fn finalize(&mut self, target: &Target, now: Millis) -> Result<FinalizeWriteStreamResponse, Refusal> {
         if target.default {
             let text = format!("The default stream cannot be finalized. Entity: {}", target.name);
-            return Err(known::wrong_kind(text, &target.name));
+            return if self.keeps(Behaviour::DefaultStreamGoesOn) {
+                Err(known::wrong_kind(text, &target.name))
+            } else {
+                Ok(FinalizeWriteStreamResponse::default())
+            };
         }
         let twice = self.switches.finalize_twice_refused;
         let all = self.switches.finalize_counts_unflushed;
@@ -308,7 +313,13 @@ impl Machine {
         };
         if target.default {
             self.table(&target.table)?;
-            return Err(wrong_kind("default"));
+            return if self.keeps(Behaviour::DefaultStreamGoesOn) {
+                Err(wrong_kind("default"))
+            } else {
+                Ok(FlushRowsResponse {
+                    offset: offset.unwrap_or_default(),
+                })
+            };
         }
         let switches = self.switches.clone();
         let keeps = |behaviour| switches.keeps(behaviour);
@@ -447,7 +458,7 @@ impl Machine {
         };
         let not_found = || refuse(StorageErrorCode::StreamNotFound, "Stream not found".to_owned());
         let target = Target::parse(name).map_err(|_| not_found())?;
-        if target.table != *table {
+        if target.table != *table && self.keeps(Behaviour::CommitOfOneTable) {
             let text = format!("Stream does not belong to table {}", table.path());
             return Err(refuse(StorageErrorCode::StreamNotFound, text));
         }

@@ -16,6 +16,8 @@ pub(crate) struct Takes {
     unlisted: bool,
     /// TIMESTAMP without a zone.
     without_zone: bool,
+    /// Columns that say what a row changes, only to pass over them.
+    changes: bool,
 }
 
 impl Takes {
@@ -24,6 +26,7 @@ impl Takes {
         listed: true,
         unlisted: false,
         without_zone: true,
+        changes: false,
     };
 
     pub(crate) fn of(switches: &Switches) -> Self {
@@ -31,6 +34,7 @@ impl Takes {
             listed: switches.keeps(Behaviour::ListedArrowTypesTaken),
             unlisted: switches.unlisted_arrow_types || !switches.keeps(Behaviour::UnlistedArrowTypesRefused),
             without_zone: switches.keeps(Behaviour::TimestampNeedsNoZone),
+            changes: !switches.keeps(Behaviour::ArrowTakesNoChanges),
         }
     }
 }
@@ -75,6 +79,11 @@ pub(crate) fn fit(fields: &Fields, columns: &[Column], takes: Takes) -> Result<V
         ..Found::default()
     };
     let fits = found.fit(fields, columns, "")?;
+    if takes.changes {
+        found
+            .extra
+            .retain(|name| !name.eq_ignore_ascii_case("_change_type"));
+    }
     // Extra fields come first: it is the one that clients act on.
     if !found.extra.is_empty() {
         Err(Misfit::Extra(found.extra))

@@ -42,12 +42,23 @@ impl Schema {
     /// # Errors
     /// The first thing that is wrong.
     pub fn check(&self) -> Result<(), SchemaError> {
+        self.check_size()?;
+        self.check_columns()
+    }
+
+    /// Whether it has too many columns.
+    pub(crate) fn check_size(&self) -> Result<(), SchemaError> {
         let fields = count(&self.columns);
         if fields > MOST_FIELDS {
             return refuse(format!(
                 "Too many total leaf fields: {fields}, max allowed field count: {MOST_FIELDS}"
             ));
         }
+        Ok(())
+    }
+
+    /// Whether each of them is one.
+    pub(crate) fn check_columns(&self) -> Result<(), SchemaError> {
         check_columns(&self.columns, "", 0)
     }
 }

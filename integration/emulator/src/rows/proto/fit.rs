@@ -76,6 +76,7 @@ pub(super) fn fit<'a>(
         signed: switches.keeps(Behaviour::SignedAndFixedIntegers),
         annotated: switches.keeps(Behaviour::ColumnNameAnnotation),
         any_case: switches.keeps(Behaviour::FieldNamesIgnoreCase),
+        pseudo_any_case: switches.keeps(Behaviour::PseudoColumnsIgnoreCase),
         extra: Vec::new(),
         missing: Vec::new(),
     };
@@ -100,6 +101,7 @@ struct Fit<'a> {
     signed: bool,
     annotated: bool,
     any_case: bool,
+    pseudo_any_case: bool,
     extra: Vec<String>,
     missing: Vec<String>,
 }
@@ -135,7 +137,14 @@ impl<'a> Fit<'a> {
             }
         }
         for (at, name) in PSEUDO_COLUMNS.iter().enumerate().filter(|_| is_row) {
-            if let Some(field) = by_name.remove(*name) {
+            let exactly = (!self.pseudo_any_case).then(|| name.to_uppercase());
+            let named = |field: &&Field| {
+                exactly
+                    .as_deref()
+                    .is_none_or(|exactly| self.column_name(field) == exactly)
+            };
+            if let Some(field) = by_name.get(*name).copied().filter(named) {
+                by_name.remove(*name);
                 let source = self.source(message, field, &STRING, Mode::Nullable, (*name).to_owned())?;
                 found.push((Place::Pseudo(at), source));
             }

@@ -2,9 +2,13 @@
 
 use bigquery_write_emulator::faults::FaultPlan;
 use bigquery_write_emulator::machine::{Behaviour, Event, Switches};
+use bigquery_write_emulator::schema::{Column, Kind, Mode};
 use bigquery_write_proto::wire::write_stream::Type;
 
+use prost_types::field_descriptor_proto::Type as T;
+
 use super::{DEFAULT, Fact, plan};
+use crate::message::{STREAM, bytes, message, optional, proto_request};
 use crate::world::{TABLE, World, ints, messages, raw_request, request};
 
 pub(super) const FACTS: &[Fact] = &[
@@ -296,6 +300,33 @@ pub(super) const FACTS: &[Fact] = &[
             "ended InvalidArgument: AppendRows request too large: <size> limit 1000",
             "20971520",
         ],
+    },
+    Fact {
+        source: "write-api.md 4 [PROD JIT testLargeRequest]",
+        says: "one row may be as large as the request: 15 MiB are accepted on the default stream",
+        behaviour: Behaviour::LargeRequestsTaken,
+        script: || {
+            let mut w = World::new();
+            let table = w.table(
+                "w",
+                "US",
+                vec![Column::new(
+                    "s",
+                    Kind::String { max_length: None },
+                    Mode::Nullable,
+                )],
+            );
+            let c = w.open();
+            let row = message("Row", vec![optional("s", 1, T::String)]);
+            let text = vec![b'a'; 15 << 20];
+            let request = proto_request(STREAM, None, Some(&row), vec![bytes(1, &text)]);
+            let said = w.send(c, &request);
+            vec![
+                said,
+                w.machine.catalog().table(&table).unwrap().row_count().to_string(),
+            ]
+        },
+        answers: &["appended", "1"],
     },
     Fact {
         source: "write-api.md 1.2 (write_stream of a response)",

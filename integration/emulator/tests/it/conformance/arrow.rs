@@ -333,6 +333,23 @@ pub(super) const FACTS: &[Fact] = &[
         ],
     },
     Fact {
+        source: "write-api.md 5.5, 6 [DOC D:change-data-capture]; the text is UNCONFIRMED",
+        says: "rows in Arrow change no others: what says so is an extra field",
+        behaviour: Behaviour::ArrowTakesNoChanges,
+        script: || {
+            let mut w = World::new();
+            let c = w.open();
+            let kinds: ArrayRef = Arc::new(StringArray::from(vec!["UPSERT"]));
+            let n: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+            let batch = RecordBatch::try_from_iter([("n", n), ("_CHANGE_TYPE", kinds)]).unwrap();
+            vec![w.send(c, &request(DEFAULT, None, &batch))]
+        },
+        answers: &[
+            "ended InvalidArgument SCHEMA_MISMATCH_EXTRA_FIELDS(T/streams/_default): Input schema has more fields than \
+             BigQuery schema, extra fields: '_CHANGE_TYPE' Entity: T/streams/_default",
+        ],
+    },
+    Fact {
         source: "write-api.md 5.5 [PROD RIT]",
         says: "Arrow fields that are not nullable fit NULLABLE columns",
         behaviour: Behaviour::NonNullableFieldsTaken,

@@ -127,6 +127,86 @@ pub(super) const FACTS: &[Fact] = &[
         ],
     },
     Fact {
+        source: "write-api.md 6 [DOC D:change-data-capture]",
+        says: "without sequence numbers the order of arrival decides, within a request too",
+        behaviour: Behaviour::ArrivalDecides,
+        script: || {
+            tried(&[
+                &[
+                    ("UPSERT", 1, "a", ""),
+                    ("UPSERT", 2, "b", ""),
+                    ("UPSERT", 1, "c", ""),
+                    ("DELETE", 2, "", ""),
+                ],
+                &[("UPSERT", 2, "d", "")],
+            ])
+        },
+        answers: &["appended", "appended", "k: 1, v: c", "k: 2, v: d"],
+    },
+    Fact {
+        source: "write-api.md 6 (Google's Java sample)",
+        says: "the names of the pseudo-columns ignore case",
+        behaviour: Behaviour::PseudoColumnsIgnoreCase,
+        script: || {
+            let mut w = World::new();
+            let table = keyed(&mut w);
+            let c = w.open();
+            let fields = vec![
+                optional("k", 1, T::Int64),
+                optional("v", 2, T::String),
+                optional("_change_type", 3, T::String),
+                optional("_Change_Sequence_Number", 4, T::String),
+            ];
+            let row = |text: &str, rank: &str| {
+                [varint(1, 1), bytes(2, text), bytes(3, "UPSERT"), bytes(4, rank)].concat()
+            };
+            let rows = vec![row("a", "2"), row("b", "1")];
+            let request = proto_request(STREAM, None, Some(&message("Row", fields)), rows);
+            let mut said = vec![say(&mut w, c, &request)];
+            said.extend(visible(&w, &table));
+            said
+        },
+        answers: &["appended", "k: 1, v: a"],
+    },
+    Fact {
+        source: "write-api.md 6 [DOC D:change-data-capture]; the text is UNCONFIRMED",
+        says: "a primary key has at most 16 columns",
+        behaviour: Behaviour::KeyColumnsLimited,
+        script: || {
+            [16, 17]
+                .into_iter()
+                .map(|count| {
+                    let mut w = World::new();
+                    let key = |at: i64| Column::new(format!("k{at}"), Kind::Int64, Mode::Required);
+                    let columns: Vec<Column> = (0..count).map(key).collect();
+                    let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+                    let rest = json!({"tableConstraints": {"primaryKey": {"columns": names}}});
+                    let rest = rest.as_object().unwrap().clone();
+                    let table = TableRef::new("p", "d", "w");
+                    let schema = Schema {
+                        columns: columns.clone(),
+                    };
+                    w.machine.create_table(&table, schema, rest, w.now).unwrap();
+                    let mut fields: Vec<_> = columns
+                        .iter()
+                        .zip(1..)
+                        .map(|(column, number)| optional(&column.name, number, T::Int64))
+                        .collect();
+                    fields.push(optional("_CHANGE_TYPE", 100, T::String));
+                    let mut row: Vec<u8> = (1..=count as u32).flat_map(|number| varint(number, 1)).collect();
+                    row.extend(bytes(100, "UPSERT"));
+                    let c = w.open();
+                    let request = proto_request(STREAM, None, Some(&message("Row", fields)), vec![row]);
+                    say(&mut w, c, &request)
+                })
+                .collect()
+        },
+        answers: &[
+            "appended",
+            "ended InvalidArgument: A primary key has at most 16 columns; this one has 17. Entity: W",
+        ],
+    },
+    Fact {
         source: "write-api.md 6 [DOC D:change-data-capture]; the text is UNCONFIRMED",
         says: "a sequence number has one to four sections of one to sixteen hexadecimal digits",
         behaviour: Behaviour::SequenceNumbersChecked,

@@ -6,7 +6,7 @@ use bigquery_write_emulator::schema::{Column, Kind, Mode};
 use bigquery_write_proto::wire::write_stream::Type;
 
 use super::{DEFAULT, Fact};
-use crate::world::{TABLE, World, ints, messages, raw_request};
+use crate::world::{TABLE, World, ints, messages, raw_request, request};
 
 pub(super) const FACTS: &[Fact] = &[
     Fact {
@@ -74,16 +74,18 @@ pub(super) const FACTS: &[Fact] = &[
     },
     Fact {
         source: "write-api.md 2.6 [java-bigquerystorage PR #2214]",
-        says: "the newest connection on an application stream wins, and the older one ends",
+        says: "the newest connection on an application stream wins, and the older one ends; its client can take it back",
         behaviour: Behaviour::NewestConnectionWins,
         script: || {
             let mut w = World::new();
-            let (s, old, new) = (w.create(Type::Buffered), w.open(), w.open());
+            let (s, old, new, again) = (w.create(Type::Buffered), w.open(), w.open(), w.open());
             vec![
                 w.append(old, &s, Some(0), 1),
                 w.append(new, &s, Some(1), 1),
                 w.append(old, &s, Some(2), 1),
                 w.append(new, &s, Some(2), 1),
+                w.append(again, &s, Some(0), 1),
+                w.append(again, &s, Some(3), 1),
             ]
         },
         answers: &[
@@ -92,6 +94,10 @@ pub(super) const FACTS: &[Fact] = &[
              Entity: S1; at 1",
             "",
             "at 2",
+            "connection 2 ended FailedPrecondition: Closing the stream because another connection was opened on it. \
+             Entity: S1; AlreadyExists OFFSET_ALREADY_EXISTS(S1): The offset is within stream, expected offset 3, \
+             received 0",
+            "at 3",
         ],
     },
     Fact {
@@ -236,5 +242,86 @@ pub(super) const FACTS: &[Fact] = &[
              reconnect.",
             "at 1",
         ],
+    },
+    Fact {
+        source: "write-api.md 3.6 [PROD go #6595]",
+        says: "a server that drains its connections ends their calls as unavailable; another call goes on",
+        behaviour: Behaviour::RestartSaysSo,
+        script: || {
+            let mut w = World::new();
+            let (s, c) = (w.create(Type::Buffered), w.open());
+            let first = w.append(c, &s, Some(0), 1);
+            let outputs = w.machine.close_all(&Refusal::draining());
+            let said = w.outputs(c, &outputs);
+            let c = w.open();
+            vec![first, said, w.append(c, &s, Some(1), 1)]
+        },
+        answers: &["at 0", "ended Unavailable: the connection is draining", "at 1"],
+    },
+    Fact {
+        source: "write-api.md 3.7 (J:ConnectionWorker; percent-encoding INFERRED)",
+        says: "the routing header may be percent-encoded, and a connection that switches tables names the location",
+        behaviour: Behaviour::RoutingHeaderForms,
+        script: || {
+            let mut w = World::new();
+            for table in ["t", "u"] {
+                let columns = vec![Column::new("n", Kind::Int64, Mode::Nullable)];
+                w.table(table, "europe-west3", columns);
+            }
+            let path = TABLE.replace("/d/", "/europe_west3/");
+            let streams =
+                [path.clone(), path.replace("tables/t", "tables/u")].map(|path| format!("{path}/_default"));
+            let mut said = Vec::new();
+            for routing in [
+                format!("write_stream={}", streams[0]),
+                format!("write_stream={}", streams[0].replace('/', "%2F")),
+                "write_location=projects/p/locations/europe-west3".to_owned(),
+                "write_location=projects%2fp%2flocations%2feurope-west3".to_owned(),
+                "write_location=projects/p/locations/us".to_owned(),
+            ] {
+                let meta = CallMeta {
+                    routing: Some(routing),
+                    authorization: None,
+                };
+                let c = w.machine.open_append(w.now, meta);
+                for stream in &streams {
+                    let answer = w.append(c, stream, None, 1);
+                    said.push(answer.split(':').next().unwrap_or_default().to_owned());
+                }
+            }
+            said
+        },
+        answers: &[
+            "appended",
+            "appended",
+            "appended",
+            "appended",
+            "appended",
+            "appended",
+            "appended",
+            "appended",
+            "ended PermissionDenied",
+            "",
+        ],
+    },
+    Fact {
+        source: "write-api.md 1.2 [DOC P]",
+        says: "only the first trace_id of a connection counts",
+        behaviour: Behaviour::FirstTraceIdCounts,
+        script: || {
+            let mut w = World::new();
+            let c = w.open();
+            for trace_id in ["sink:1", "sink:2"] {
+                let mut request = request(DEFAULT, None, &ints(0, 1));
+                request.trace_id = trace_id.to_owned();
+                w.send(c, &request);
+            }
+            w.machine
+                .calls()
+                .iter()
+                .map(|call| call.trace_id.clone())
+                .collect()
+        },
+        answers: &["sink:1"],
     },
 ];

@@ -1,7 +1,7 @@
 //! Quotas (write-api.md 3.4, 4).
 
 use bigquery_write_emulator::faults::FaultPlan;
-use bigquery_write_emulator::machine::{Behaviour, Switches};
+use bigquery_write_emulator::machine::{Behaviour, Event, Switches};
 use bigquery_write_emulator::schema::{Column, Kind, Mode};
 use bigquery_write_proto::wire::write_stream::Type;
 
@@ -97,6 +97,98 @@ pub(super) const FACTS: &[Fact] = &[
             "appended",
             "ResourceExhausted: Exceeds 'AppendRows throughput' quota of project p (status: INSUFFICIENT_TOKENS)",
             "appended",
+        ],
+    },
+    Fact {
+        source: "write-api.md 3.4 [beam PR #31837]",
+        says: "while the quota refills all appends are refused, also those that something else is wrong with",
+        behaviour: Behaviour::ThroughputLimited,
+        script: || {
+            let mut w = World::new();
+            let (s, c) = (w.create(Type::Buffered), w.open());
+            let first = w.append(c, &s, Some(0), 100);
+            w.machine.switches_mut().append_bytes_per_second = Some(1);
+            vec![
+                first,
+                w.append(c, &s, Some(0), 100),
+                w.append(c, &s, Some(200), 100),
+            ]
+        },
+        answers: &[
+            "at 0",
+            "ResourceExhausted: Exceeds 'AppendRows throughput' quota of project p (status: INSUFFICIENT_TOKENS)",
+            "ResourceExhausted: Exceeds 'AppendRows throughput' quota of project p (status: INSUFFICIENT_TOKENS)",
+        ],
+    },
+    Fact {
+        source: "write-api.md 3.4 [beam PR #31837], switch long_term_append_bytes_per_second",
+        says: "a long-term quota takes up to ten minutes to refill, and all appends are refused until then",
+        behaviour: Behaviour::LongTermThroughputLimited,
+        script: || {
+            let mut w = World::new();
+            let size = prost::Message::encoded_len(&request(DEFAULT, None, &ints(0, 300))) as u64;
+            // Ten minutes' worth is two such requests.
+            w.machine.switches_mut().long_term_append_bytes_per_second = Some(size / 300 + 1);
+            let c = w.open();
+            let mut append = |wait, rows| {
+                w.now += wait;
+                let said = w.append(c, DEFAULT, None, rows);
+                said.split(':').next().unwrap_or_default().to_owned()
+            };
+            vec![
+                append(0, 300),
+                append(1000, 299),
+                append(0, 300),
+                append(400_000, 1),
+                append(200_000, 1),
+            ]
+        },
+        answers: &[
+            "appended",
+            "appended",
+            "ResourceExhausted",
+            "ResourceExhausted",
+            "appended",
+        ],
+    },
+    Fact {
+        source: "write-api.md 4 [DOC D:quotas], switch connections_per_project; the text is UNCONFIRMED",
+        says: "by default a project has 20,000 connections in US and EU, 5,000 elsewhere",
+        behaviour: Behaviour::MultiRegionsTakeMoreConnections,
+        script: || {
+            let mut said = Vec::new();
+            for location in ["EU", "europe-west3"] {
+                let switches = Switches {
+                    routing_header_required: false,
+                    ..Switches::default()
+                };
+                let mut w = World::with(switches, FaultPlan::default());
+                let columns = vec![Column::new("n", Kind::Int64, Mode::Nullable)];
+                let table = w.table("t", location, columns);
+                let stream = format!("{}/_default", table.path());
+                // A request without rows opens the connection as well.
+                let request = request(&stream, None, &ints(0, 0));
+                let mut open = || {
+                    let c = w.open();
+                    w.machine.append(w.now, c, &request).remove(0).event
+                };
+                let mut opened = 0;
+                let last = loop {
+                    match open() {
+                        Event::Answer(_) => opened += 1,
+                        Event::End(refusal) => break refusal,
+                    }
+                };
+                let last = last.map(|refusal| w.refusal(&refusal));
+                said.extend([opened.to_string(), last.unwrap_or_default()]);
+            }
+            said
+        },
+        answers: &[
+            "20000",
+            "ResourceExhausted: Exceeds 'concurrent connections' quota of project p (status: INSUFFICIENT_TOKENS)",
+            "5000",
+            "ResourceExhausted: Exceeds 'concurrent connections' quota of project p (status: INSUFFICIENT_TOKENS)",
         ],
     },
 ];

@@ -2,9 +2,9 @@
 
 use bigquery_write_emulator::catalog::TableRef;
 use bigquery_write_emulator::machine::{Behaviour, CallMeta, MissingTable};
-use bigquery_write_emulator::schema::{Column, Kind, Mode, Schema};
+use bigquery_write_emulator::schema::{Column, Kind, Mode, RangeElement, Schema};
 use bigquery_write_proto::wire::{
-    CreateWriteStreamRequest, WriteStream, WriteStreamView, write_stream::Type,
+    CreateWriteStreamRequest, TableFieldSchema, WriteStream, WriteStreamView, write_stream::Type,
 };
 
 use super::{DAY_MS, DEFAULT, Fact};
@@ -301,6 +301,112 @@ pub(super) const FACTS: &[Fact] = &[
         answers: &["false"],
     },
     Fact {
+        source: "write-api.md 1.2 [DOC P, PROD GIT]",
+        says: "a COMMITTED stream's commit time is that of its creation; a PENDING one has one when it is committed",
+        behaviour: Behaviour::CommitTimeAnswered,
+        script: || {
+            let mut w = World::new();
+            let streams = [Type::Committed, Type::Pending, Type::Buffered].map(|kind| w.create(kind));
+            w.now += 5000;
+            w.finalize(&streams[1]);
+            let mut said = Vec::new();
+            for _ in 0..2 {
+                for stream in &streams {
+                    let reply = w.get(stream, WriteStreamView::Basic as i32);
+                    said.push(w.unary(reply, |stream| {
+                        let times = [&stream.create_time, &stream.commit_time];
+                        format!("{:?}", times.map(|time| time.as_ref().map(|time| time.seconds)))
+                    }));
+                }
+                w.commit(&[&streams[1]]);
+            }
+            said
+        },
+        answers: &[
+            "[Some(1700000000), Some(1700000000)]",
+            "[Some(1700000000), None]",
+            "[Some(1700000000), None]",
+            "[Some(1700000000), Some(1700000000)]",
+            "[Some(1700000000), Some(1700000005)]",
+            "[Some(1700000000), None]",
+        ],
+    },
+    Fact {
+        source: "write-api.md 1.2 [DOC P] (fields of TableFieldSchema)",
+        says: "the schema that is answered has lengths, precisions, default values, elements of ranges",
+        behaviour: Behaviour::SchemaDetailsAnswered,
+        script: || {
+            let mut w = World::new();
+            let numeric = Kind::Numeric {
+                precision: Some(5),
+                scale: Some(2),
+            };
+            let big = Kind::BigNumeric {
+                precision: Some(40),
+                scale: Some(7),
+            };
+            let text = Kind::String { max_length: Some(10) };
+            let column = |name: &str, kind| Column::new(name, kind, Mode::Nullable);
+            let columns = vec![
+                Column {
+                    default_value_expression: Some("'a'".to_owned()),
+                    description: "a text".to_owned(),
+                    ..column("s", text)
+                },
+                column("y", Kind::Bytes { max_length: Some(7) }),
+                Column::new("n", numeric, Mode::Required),
+                column("b", big),
+                Column::new("r", Kind::Range(RangeElement::Date), Mode::Repeated),
+                column("t", Kind::Timestamp),
+                column("p", Kind::TimestampPicoseconds),
+                column("c", Kind::Struct(vec![column("i", Kind::Int64)])),
+            ];
+            w.table("w", "US", columns);
+            let created = w.try_create(&TABLE.replace("tables/t", "tables/w"), Type::Buffered);
+            let created = created.result.unwrap();
+            let got = w.get(&created.name, WriteStreamView::Full as i32).result.unwrap();
+            let fields = |stream: WriteStream| stream.table_schema.unwrap_or_default().fields;
+            let mut said: Vec<String> = fields(got.clone()).iter().map(field).collect();
+            said.push((fields(created) == fields(got)).to_string());
+            said
+        },
+        answers: &[
+            "s String Nullable 'a text' length 10 default 'a'",
+            "y Bytes Nullable '' length 7",
+            "n Numeric Required '' digits 5, 2",
+            "b Bignumeric Nullable '' digits 40, 7",
+            "r Range Repeated '' of Date",
+            "t Timestamp Nullable ''",
+            "p Timestamp Nullable '' timestamp precision 12",
+            "c Struct Nullable '' with i Int64 Nullable ''",
+            "true",
+        ],
+    },
+    Fact {
+        source: "write-api.md 4 [DOC D:quotas]; the text is UNCONFIRMED",
+        says: "a table has at most 10,000 columns, those of STRUCTs counted",
+        behaviour: Behaviour::ColumnsLimited,
+        script: || {
+            let mut w = World::new();
+            let column = |at: usize| Column::new(format!("c{at}"), Kind::Int64, Mode::Nullable);
+            [10_000, 10_001]
+                .into_iter()
+                .map(|count| {
+                    let within = Kind::Struct((0..count - 5).map(column).collect());
+                    let mut columns: Vec<Column> = (0..4).map(column).collect();
+                    columns.push(Column::new("within", within, Mode::Repeated));
+                    let (name, schema) = (TableRef::new("p", "d", count.to_string()), Schema { columns });
+                    let created = w.machine.create_table(&name, schema, Default::default(), w.now);
+                    created.map_or_else(|error| error.to_string(), |_| "created".to_owned())
+                })
+                .collect()
+        },
+        answers: &[
+            "created",
+            "Too many total leaf fields: 10001, max allowed field count: 10000",
+        ],
+    },
+    Fact {
         source: "write-api.md 1.2 [PROD GIT]",
         says: "the default stream is COMMITTED, without the times of its table",
         behaviour: Behaviour::DefaultStreamHasNoTimes,
@@ -342,3 +448,33 @@ pub(super) const FACTS: &[Fact] = &[
         answers: &["US", "US", "europe-west3", "europe-west3"],
     },
 ];
+
+/// Everything that is answered of a column.
+fn field(field: &TableFieldSchema) -> String {
+    let mut said = format!(
+        "{} {:?} {:?} '{}'",
+        field.name,
+        field.r#type(),
+        field.mode(),
+        field.description
+    );
+    if field.max_length != 0 {
+        said.push_str(&format!(" length {}", field.max_length));
+    }
+    if (field.precision, field.scale) != (0, 0) {
+        said.push_str(&format!(" digits {}, {}", field.precision, field.scale));
+    }
+    if !field.default_value_expression.is_empty() {
+        said.push_str(&format!(" default {}", field.default_value_expression));
+    }
+    if let Some(element) = &field.range_element_type {
+        said.push_str(&format!(" of {:?}", element.r#type()));
+    }
+    if let Some(precision) = field.timestamp_precision {
+        said.push_str(&format!(" timestamp precision {precision}"));
+    }
+    for inner in &field.fields {
+        said.push_str(&format!(" with {}", self::field(inner)));
+    }
+    said
+}

@@ -2,6 +2,7 @@
 
 use bigquery_write_emulator::faults::FaultPlan;
 use bigquery_write_emulator::machine::{Behaviour, FlushBelow, FlushUnset, Switches};
+use bigquery_write_emulator::schema::{Column, Kind, Mode};
 use bigquery_write_proto::wire::write_stream::Type;
 
 use super::{DAY_MS, DEFAULT, Fact};
@@ -363,6 +364,72 @@ pub(super) const FACTS: &[Fact] = &[
             vec![w.commit(&[&good, &bad])]
         },
         answers: &["not committed; S2 INVALID_STREAM_STATE: Stream is not finalized"],
+    },
+    Fact {
+        source: "write-api.md 2.4 [DOC P]; code and text UNCONFIRMED",
+        says: "the streams of a commit are of the one table that it names",
+        behaviour: Behaviour::CommitOfOneTable,
+        script: || {
+            let mut w = World::new();
+            w.table("u", "US", vec![Column::new("n", Kind::Int64, Mode::Nullable)]);
+            let here = w.create(Type::Pending);
+            let there = w.try_create(&TABLE.replace("tables/t", "tables/u"), Type::Pending);
+            let there = there.result.unwrap().name;
+            for stream in [&here, &there] {
+                let c = w.open();
+                w.append(c, stream, None, 1);
+                w.finalize(stream);
+            }
+            let said = w.commit(&[&here, &there]).replace(&there, "U1");
+            vec![said, format!("{:?}", w.visible())]
+        },
+        answers: &[
+            "not committed; U1 STREAM_NOT_FOUND: Stream does not belong to table projects/p/datasets/d/tables/t",
+            "[]",
+        ],
+    },
+    Fact {
+        source: "write-api.md 2 (Finalize and FlushRows of `_default`), 2.3 [DOC]",
+        says: "the default stream can be neither finalized nor flushed, and goes on",
+        behaviour: Behaviour::DefaultStreamGoesOn,
+        script: || {
+            let mut w = World::new();
+            let c = w.open();
+            vec![
+                w.append(c, DEFAULT, None, 1),
+                w.finalize(DEFAULT),
+                w.flush(DEFAULT, 0),
+                w.append(c, DEFAULT, None, 1),
+            ]
+        },
+        answers: &[
+            "appended",
+            "InvalidArgument INVALID_STREAM_TYPE(T/streams/_default): The default stream cannot be finalized. Entity: \
+             T/streams/_default",
+            "InvalidArgument: FlushRows is not supported for default streams. Entity: T/streams/_default",
+            "appended",
+        ],
+    },
+    Fact {
+        source: "write-api.md 2.3 [PROD JIT/GIT]",
+        says: "finalizing a PENDING or COMMITTED stream counts all of its rows, whatever is visible",
+        behaviour: Behaviour::FinalizeCountsRows,
+        script: || {
+            let mut w = World::new();
+            w.machine.switches_mut().finalize_counts_unflushed = false;
+            let kinds = [Type::Pending, Type::Committed].into_iter();
+            let mut said: Vec<String> = kinds
+                .map(|kind| {
+                    let (s, c) = (w.create(kind), w.open());
+                    w.append(c, &s, Some(0), 3);
+                    w.append(c, &s, Some(3), 4);
+                    w.finalize(&s)
+                })
+                .collect();
+            said.push(format!("{:?}", w.visible()));
+            said
+        },
+        answers: &["finalized at 7", "finalized at 7", "[7, 8, 9, 10, 11, 12, 13]"],
     },
     Fact {
         source: "write-api.md 2.4, 3.2 [DOC P]; the text is UNCONFIRMED",
