@@ -93,19 +93,14 @@ impl Description {
     }
 
     fn texts(&self) -> Result<(), Invalid> {
-        for field in ["description", "friendlyName", "defaultCollation"] {
+        for field in ["description", "friendlyName"] {
             if let Some(value) = self.rest.get(field)
                 && !value.is_string()
             {
                 return refuse(format!("Invalid value for {field}: it must be a string"));
             }
         }
-        match self.rest.get("defaultCollation").and_then(Value::as_str) {
-            None | Some("" | "und:ci") => Ok(()),
-            Some(other) => refuse(format!(
-                "Invalid collation name: {other}. Supported are 'und:ci' and ''."
-            )),
-        }
+        check_values_as_written(&self.rest)
     }
 
     fn expiration(&mut self, now: Millis) -> Result<(), Invalid> {
@@ -184,4 +179,30 @@ pub(crate) fn integer(value: &Value) -> Option<i64> {
 
 fn refuse<T>(text: String) -> Result<T, Invalid> {
     Err(Invalid(text))
+}
+
+/// How digits are rounded here.
+pub(crate) const ROUNDING: [&str; 3] = ["", "ROUNDING_MODE_UNSPECIFIED", "ROUND_HALF_AWAY_FROM_ZERO"];
+
+/// Fields of a table or dataset that would make values, or names, equal that are not, or round them otherwise: this
+/// emulator has nothing of the kind, and does not pretend to.
+///
+/// # Errors
+/// One is set.
+pub(crate) fn check_values_as_written(rest: &Map<String, Value>) -> Result<(), Invalid> {
+    let set = |field: &str, defaults: &[&str]| match rest.get(field) {
+        None | Some(Value::Null | Value::Bool(false)) => false,
+        Some(Value::String(text)) => !defaults.contains(&text.as_str()),
+        Some(_) => true,
+    };
+    for (field, defaults) in [
+        ("defaultCollation", &[""][..]),
+        ("defaultRoundingMode", &ROUNDING),
+        ("isCaseInsensitive", &[]),
+    ] {
+        if set(field, defaults) {
+            return refuse(format!("This emulator does not support {field}"));
+        }
+    }
+    Ok(())
 }

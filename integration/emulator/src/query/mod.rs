@@ -109,6 +109,8 @@ pub(crate) struct Request {
     pub(crate) parameters: Parameters,
     /// Say what would come of it, and change nothing.
     pub(crate) dry_run: bool,
+    /// Where it is to run; `None`: wherever its tables are.
+    pub(crate) location: Option<String>,
 }
 
 /// What a statement did.
@@ -165,6 +167,7 @@ pub(crate) async fn query(
         default_dataset: default_dataset.cloned(),
         parameters: Parameters::default(),
         dry_run: false,
+        location: None,
     };
     let answer = run(shared, request).await?;
     Ok(answer.output.unwrap_or_else(QueryOutput::nothing))
@@ -251,6 +254,7 @@ impl Request {
                 default_dataset: self.default_dataset,
             },
             dry_run: self.dry_run,
+            location: self.location,
             draw,
         };
         let text = Text::read(&self.sql, &self.parameters)?;
@@ -290,6 +294,7 @@ struct Scope {
     shared: Shared,
     names: Names,
     dry_run: bool,
+    location: Option<String>,
     draw: Draw,
 }
 
@@ -303,8 +308,42 @@ impl Scope {
                 default_dataset: None,
             },
             dry_run: true,
+            location: None,
             draw,
         }
+    }
+
+    /// The table of that name, where the statement runs.
+    ///
+    /// # Errors
+    /// `Unqualified`, `Invalid`; `NotFound`: its dataset is elsewhere.
+    fn table(&self, name: &[String]) -> Result<TableRef, QueryError> {
+        let table = self.names.table(name)?;
+        self.check_location(&table.dataset_ref())?;
+        Ok(table)
+    }
+
+    /// As [`Scope::table`].
+    fn dataset(&self, name: &[String]) -> Result<DatasetRef, QueryError> {
+        let dataset = self.names.dataset(name)?;
+        self.check_location(&dataset)?;
+        Ok(dataset)
+    }
+
+    /// A query sees the datasets of one place only.
+    fn check_location(&self, name: &DatasetRef) -> Result<(), QueryError> {
+        let Some(location) = &self.location else {
+            return Ok(());
+        };
+        let is_elsewhere = self.shared.with(|machine| {
+            let dataset = machine.catalog().dataset(name);
+            dataset.is_ok_and(|dataset| !dataset.location.eq_ignore_ascii_case(location))
+        });
+        if is_elsewhere {
+            let (entity, location) = (Entity::Dataset(name.clone()), location.clone());
+            return Err(QueryError::NotFound { entity, location });
+        }
+        Ok(())
     }
 
     fn switches(&self) -> Switches {
@@ -322,6 +361,9 @@ impl Scope {
     /// The rows of a SELECT; in a dry run none.
     async fn select(&self, mut query: Box<Query>) -> Result<QueryOutput, QueryError> {
         let names = tables::resolve(&mut query, &self.names)?;
+        names
+            .iter()
+            .try_for_each(|name| self.check_location(&name.dataset_ref()))?;
         let taken = self
             .shared
             .with(|machine| snapshot::take(machine.catalog(), names, &mut Vec::new()))?;

@@ -413,6 +413,7 @@ async fn a_query_that_takes_too_long_ends_with_an_error() {
         default_dataset: None,
         parameters: Parameters::default(),
         dry_run: false,
+        location: None,
     };
     let turns = shared.turns();
     let all = turns

@@ -7,14 +7,12 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::{Map, Value, json};
 
 use crate::catalog::{Dataset, DatasetRef};
-use crate::description::{check_labels, integer};
+use crate::description::{check_labels, check_values_as_written, integer};
 use crate::rest::Api;
 use crate::rest::error::ApiError;
-use crate::rest::request::{Body, Params, page_token, take_reference};
+use crate::rest::paging::list_page;
+use crate::rest::request::{Body, Params, take_reference};
 use crate::rest::table_resource::{check_etag, merge};
-
-/// Entries of a list page, unless the caller asks for fewer.
-pub(super) const LIST_PAGE: u64 = 1000;
 
 /// Fields of the resource that the server computes.
 const COMPUTED: [&str; 8] = [
@@ -85,7 +83,7 @@ pub(super) async fn overridden(
     match method.and_then(|method| method.to_str().ok()) {
         Some("PATCH") => Ok(patch(api, path, headers, body).await?.into_response()),
         Some("PUT") => Ok(update(api, path, headers, body).await?.into_response()),
-        Some("DELETE") => Ok(delete(api, path, params).await?.into_response()),
+        Some("DELETE") => Ok(delete(api, path, params, headers).await?.into_response()),
         _ => Err(ApiError::new(
             404,
             "notFound",
@@ -125,6 +123,7 @@ fn change(
 fn check(mut rest: Map<String, Value>) -> Result<Map<String, Value>, ApiError> {
     rest.retain(|_, value| !value.is_null());
     check_labels(rest.get("labels"))?;
+    check_values_as_written(&rest)?;
     for field in ["defaultTableExpirationMs", "defaultPartitionExpirationMs"] {
         let Some(value) = rest.get(field) else {
             continue;
@@ -151,11 +150,14 @@ pub(super) async fn delete(
     State(api): State<Api>,
     Path((project, dataset)): Path<(String, String)>,
     params: Params,
+    headers: HeaderMap,
 ) -> Result<StatusCode, ApiError> {
     let name = DatasetRef::new(project, dataset);
     let with_tables = params.flag("deleteContents");
-    api.shared
-        .with(|machine| machine.delete_dataset(&name, with_tables))?;
+    api.shared.with(|machine| {
+        check_etag(&headers, &machine.catalog().dataset(&name)?.etag())?;
+        Ok::<_, ApiError>(machine.delete_dataset(&name, with_tables)?)
+    })?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -166,29 +168,15 @@ pub(super) async fn list(
 ) -> Result<Json<Value>, ApiError> {
     let entries = api.shared.with(|machine| {
         let datasets = machine.catalog().datasets_of(&project);
-        datasets.map(|(name, dataset)| entry(name, dataset)).collect()
+        let keyed = |(name, dataset): (&DatasetRef, &Dataset)| (name.dataset.clone(), entry(name, dataset));
+        datasets.map(keyed).collect()
     });
-    let (entries, next) = list_page(entries, &params)?;
+    let (entries, next) = list_page(&format!("datasets {project}"), entries, &params)?;
     let mut json = json!({ "kind": "bigquery#datasetList", "etag": "list", "datasets": entries });
     if let Some(next) = next {
         json["nextPageToken"] = next.into();
     }
     Ok(Json(json))
-}
-
-/// The entries that a list call asks for, and the token of the next page.
-pub(super) fn list_page(
-    entries: Vec<Value>,
-    params: &Params,
-) -> Result<(Vec<Value>, Option<String>), ApiError> {
-    let start = params.start()?;
-    let most = params.number("maxResults")?.unwrap_or(LIST_PAGE).min(LIST_PAGE);
-    let end = start.saturating_add(most);
-    let next = (end < entries.len() as u64).then(|| page_token(end));
-    // What does not fit into usize is beyond the end.
-    let skip = usize::try_from(start).unwrap_or(usize::MAX);
-    let entries = entries.into_iter().skip(skip).take(most as usize).collect();
-    Ok((entries, next))
 }
 
 fn entry(name: &DatasetRef, dataset: &Dataset) -> Value {

@@ -2,14 +2,30 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::description::ROUNDING;
 use crate::rest::error::ApiError;
 use crate::schema::{Column, Kind, Mode, RangeElement, Schema};
+
+/// Properties of a field that this emulator does not have.
+const NOT_SUPPORTED: [&str; 6] = [
+    "collation",
+    "dataPolicies",
+    "foreignTypeDefinition",
+    "generatedColumn",
+    "policyTags",
+    "roundingMode",
+];
 
 /// Reads `{"fields": [...]}`; both spellings of each type are accepted.
 ///
 /// # Errors
 /// 400 `invalid` that names the field.
 pub(crate) fn read_schema(json: &Value) -> Result<Schema, ApiError> {
+    if !matches!(json, Value::Null | Value::Object(_)) {
+        return Err(ApiError::invalid(
+            "Invalid schema: it must be an object with the list fields",
+        ));
+    }
     let fields = json.get("fields").unwrap_or(&Value::Null);
     let columns = read_fields(fields, "")?;
     let schema = Schema { columns };
@@ -43,6 +59,7 @@ fn read_field(json: &Value, within: &str) -> Result<Column, ApiError> {
             )));
         }
     };
+    check_supported(json, &path)?;
     let default = text(json, "defaultValueExpression").filter(|sql| !sql.is_empty());
     Ok(Column {
         name: name.to_owned(),
@@ -51,6 +68,33 @@ fn read_field(json: &Value, within: &str) -> Result<Column, ApiError> {
         description: text(json, "description").unwrap_or_default().to_owned(),
         default_value_expression: default.map(str::to_owned),
     })
+}
+
+/// What would change values, and is not done here.
+fn check_supported(json: &Value, path: &str) -> Result<(), ApiError> {
+    let is_default = |key: &str, value: &Value| match value {
+        Value::Null => true,
+        Value::String(text) => match key {
+            "roundingMode" => ROUNDING.contains(&text.as_str()),
+            _ => text.is_empty(),
+        },
+        Value::Array(list) => list.is_empty(),
+        // A policy of no tags.
+        Value::Object(fields) => fields
+            .values()
+            .all(|value| value.as_array().is_some_and(Vec::is_empty)),
+        _ => false,
+    };
+    let set = NOT_SUPPORTED
+        .iter()
+        .find(|key| json.get(**key).is_some_and(|value| !is_default(key, value)));
+    match set {
+        None => Ok(()),
+        Some(key) => {
+            let text = format!("This emulator does not support {key} (field {path})");
+            Err(ApiError::new(501, "notImplemented", text))
+        }
+    }
 }
 
 fn read_kind(json: &Value, path: &str) -> Result<Kind, ApiError> {

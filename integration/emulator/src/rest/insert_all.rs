@@ -3,6 +3,9 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
+use arrow_array::BooleanArray;
+use arrow_schema::ArrowError;
+use arrow_select::filter::filter_record_batch;
 use axum::Json;
 use axum::extract::{Path, State};
 use serde_json::{Map, Value, json};
@@ -47,7 +50,8 @@ pub(super) async fn insert_all(
         let json = new.iter().map(|i| rows[*i].json);
         let ignore_unknown = flag("ignoreUnknownValues");
         let read = machine.with_moment(now, |_, moment| read_rows(json, &schema, ignore_unknown, moment));
-        let read = read.map_err(|error| ApiError::new(500, "internalError", error.to_string()))?;
+        let internal = |error: ArrowError| ApiError::new(500, "internalError", error.to_string());
+        let read = once(read.map_err(internal)?, &rows, &new).map_err(internal)?;
         let (errors, accepted) = judge(&read, &new, rows.len(), flag("skipInvalidRows"));
         if accepted {
             publish(machine, &name, read, now)?;
@@ -104,6 +108,17 @@ fn check(table: &Table, day: Option<&str>, now: Millis) -> Result<(), ApiError> 
     }
 }
 
+/// Without the good rows whose `insertId` a good row before them has: a bad one uses up none.
+fn once(mut read: JsonRows, rows: &[Row<'_>], new: &[usize]) -> Result<JsonRows, ArrowError> {
+    let bad: HashSet<usize> = read.errors.iter().map(|(i, _)| *i).collect();
+    let mut seen = HashSet::new();
+    let good = new.iter().enumerate().filter(|(i, _)| !bad.contains(i));
+    let mut is_first = |row: usize| rows[row].insert_id.is_none_or(|id| seen.insert(id));
+    let keep: Vec<bool> = good.map(|(_, row)| is_first(*row)).collect();
+    read.rows = filter_record_batch(&read.rows, &BooleanArray::from(keep))?;
+    Ok(read)
+}
+
 /// What is wrong with which of so many rows, and whether the others are accepted: without `skip`, one bad row stops
 /// all. `new` are the rows that were read.
 fn judge(read: &JsonRows, new: &[usize], rows: usize, skip: bool) -> (Vec<(usize, Value)>, bool) {
@@ -142,17 +157,15 @@ struct Ids {
 }
 
 impl Inserted {
-    /// Which rows have not come of late, nor before in the same request.
+    /// Which rows have not come of late.
     fn new_rows(&self, table: u64, rows: &[Row<'_>], now: Millis) -> Vec<usize> {
         let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         ids.forget(now);
-        let mut here = HashSet::new();
         let is_new = |row: &Row<'_>| match row.insert_id {
             None => true,
-            Some(id) => !ids.known.contains(&(table, id.to_owned())) && here.insert(id.to_owned()),
+            Some(id) => !ids.known.contains(&(table, id.to_owned())),
         };
-        let new: Vec<bool> = rows.iter().map(is_new).collect();
-        (0..rows.len()).filter(|i| new[*i]).collect()
+        (0..rows.len()).filter(|i| is_new(&rows[*i])).collect()
     }
 
     /// Rows were inserted, but for those with an error.

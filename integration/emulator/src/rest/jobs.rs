@@ -33,6 +33,8 @@ pub(super) struct Jobs {
 #[derive(Debug, Default)]
 struct Kept {
     jobs: VecDeque<Arc<Job>>,
+    /// How many there ever were.
+    ever: u64,
     bytes: usize,
 }
 
@@ -51,6 +53,8 @@ pub(super) struct Job {
     pub(super) request_id: Option<String>,
     /// When it began.
     pub(super) started_ms: Millis,
+    /// How many there were before it.
+    pub(super) number: u64,
     done: watch::Sender<Option<Arc<Done>>>,
     cancel: Notify,
 }
@@ -107,7 +111,6 @@ impl Jobs {
     /// # Errors
     /// 409 `duplicate`.
     pub(super) fn add(&self, job: Job) -> Result<(Arc<Job>, bool), ApiError> {
-        let job = Arc::new(job);
         self.with(|kept| {
             if let Some(first) = kept.jobs.iter().rev().find(|other| job.repeats(other)) {
                 return Ok((Arc::clone(first), false));
@@ -116,6 +119,11 @@ impl Jobs {
                 let text = format!("Already Exists: Job {}", job.full_id());
                 return Err(ApiError::new(409, "duplicate", text));
             }
+            let job = Arc::new(Job {
+                number: kept.ever,
+                ..job
+            });
+            kept.ever += 1;
             kept.jobs.push_back(Arc::clone(&job));
             Ok((job, true))
         })
@@ -206,6 +214,7 @@ impl Job {
             configuration,
             request_id: None,
             started_ms,
+            number: 0,
             done: watch::Sender::new(None),
             cancel: Notify::new(),
         }

@@ -25,6 +25,7 @@ mod insert_all;
 mod jobs;
 mod origin;
 mod page;
+mod paging;
 mod projects;
 mod queries;
 mod request;

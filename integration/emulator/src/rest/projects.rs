@@ -7,8 +7,8 @@ use axum::extract::{Path, State};
 use serde_json::{Value, json};
 
 use crate::rest::Api;
-use crate::rest::datasets::list_page;
 use crate::rest::error::ApiError;
+use crate::rest::paging::list_page;
 use crate::rest::request::Params;
 
 pub(super) async fn list(State(api): State<Api>, params: Params) -> Result<Json<Value>, ApiError> {
@@ -17,7 +17,8 @@ pub(super) async fn list(State(api): State<Api>, params: Params) -> Result<Json<
         datasets.map(|name| name.project.clone()).collect()
     });
     let total = projects.len();
-    let (projects, next) = list_page(projects.iter().map(|id| entry(id)).collect(), &params)?;
+    let entries = projects.into_iter().map(|id| (id.clone(), entry(&id))).collect();
+    let (projects, next) = list_page("projects", entries, &params)?;
     let mut json = json!({
         "kind": "bigquery#projectList",
         "etag": "list",

@@ -11,16 +11,37 @@ use serde_json::{Map, Value, json};
 
 use crate::catalog::DatasetRef;
 use crate::query::{Answer, Parameters, Request, run};
-use crate::rest::datasets::list_page;
 use crate::rest::error::ApiError;
 use crate::rest::fields::write_schema;
 use crate::rest::jobs::{Done, Job, dry_run_statistics, query_statistics};
-use crate::rest::request::{Body, Params, page_token, timestamp_format};
+use crate::rest::paging::{first_row, list_page, next_rows};
+use crate::rest::request::{Body, Params, timestamp_format};
 use crate::rest::rows::{self, TimestampFormat};
 use crate::rest::{Api, with_rows};
 
-/// Options of a query that would change its meaning, so that they cannot be ignored.
-const NOT_SUPPORTED: [&str; 3] = ["destinationTable", "userDefinedFunctions", "tableDefinitions"];
+/// Options of a query that would change what it means or does, so that they cannot be ignored. Those that only matter
+/// for its cost or its speed are (`useQueryCache`, `priority`, `maximumBytesBilled`...), and those of legacy SQL.
+const NOT_SUPPORTED: [&str; 17] = [
+    "connectionProperties",
+    "continuous",
+    "createDisposition",
+    "createSession",
+    "clustering",
+    "destinationEncryptionConfiguration",
+    "destinationTable",
+    "rangePartitioning",
+    "schemaUpdateOptions",
+    "scriptOptions",
+    "systemVariables",
+    "tableDefinitions",
+    "timePartitioning",
+    "userDefinedFunctionResources",
+    "userDefinedFunctions",
+    "writeDisposition",
+    "writeIncrementalResults",
+];
+/// Their values that are the default.
+const DEFAULTS: [&str; 2] = ["CREATE_IF_NEEDED", "WRITE_EMPTY"];
 /// Jobs that this emulator does not run.
 const OTHER_JOBS: [&str; 3] = ["load", "copy", "extract"];
 /// How long a call waits for a job, unless it says so itself.
@@ -41,7 +62,7 @@ pub(super) async fn insert(
     };
     let mut asked = Asked::read(project, query, configuration.clone())?;
     asked.id = text(reference, "jobId").map(str::to_owned);
-    asked.location = text(reference, "location").map(str::to_owned);
+    asked.request.location = text(reference, "location").map(str::to_owned);
     if is_true(configuration.get("dryRun")) {
         return asked.dry_run(&api).await.map(|(job, _)| Json(job));
     }
@@ -106,10 +127,15 @@ pub(super) async fn list(
         if full {
             entry["configuration"] = job.configuration.clone();
         }
-        entry
+        // Newest first.
+        (format!("{:020}", u64::MAX - job.number), entry)
     };
     let jobs = api.jobs.of(&project).into_iter();
-    let (jobs, next) = list_page(jobs.filter(wanted).map(entry).collect(), &params)?;
+    let (jobs, next) = list_page(
+        &format!("jobs {project}"),
+        jobs.filter(wanted).map(entry).collect(),
+        &params,
+    )?;
     let mut json = json!({ "kind": "bigquery#jobList", "etag": "list", "jobs": jobs });
     if let Some(next) = next {
         json["nextPageToken"] = next.into();
@@ -151,7 +177,8 @@ pub(super) async fn query(
     let request_id = body.get("requestId").and_then(Value::as_str);
     let request_id = request_id.filter(|id| !id.is_empty()).map(str::to_owned);
     let mut asked = Asked::read(project, &body, configuration(&body))?;
-    asked.location = body.get("location").and_then(Value::as_str).map(str::to_owned);
+    let location = body.get("location").and_then(Value::as_str);
+    asked.request.location = location.filter(|text| !text.is_empty()).map(str::to_owned);
     if is_true(body.get("dryRun")) {
         let (job, answer) = asked.dry_run(&api).await?;
         let mut head = head("bigquery#queryResponse", &job["jobReference"], &answer);
@@ -192,7 +219,8 @@ pub(super) async fn results(
     params: Params,
 ) -> Result<Response, ApiError> {
     let job = api.jobs.get(&project, &job)?;
-    let (start, most) = (params.start()?, params.number("maxResults")?);
+    let start = first_row(&rows_of(&job), &params)?;
+    let most = params.number("maxResults")?;
     let limit = params.number("timeoutMs")?.map_or(WAIT, milliseconds);
     let done = job.wait(limit).await;
     let kind = "bigquery#getQueryResultsResponse";
@@ -220,10 +248,15 @@ fn answer(
     let page = rows::page(std::slice::from_ref(&output.rows), start, most, format)?;
     head["schema"] = write_schema(&output.schema);
     head["totalRows"] = total.to_string().into();
-    if page.next < total {
-        head["pageToken"] = page_token(page.next).into();
+    if let Some(token) = next_rows(&rows_of(job), page.next, total, most) {
+        head["pageToken"] = token.into();
     }
     Ok(with_rows(&head, &page.rows))
+}
+
+/// What the page tokens of its results are good for.
+fn rows_of(job: &Job) -> String {
+    format!("results {} {}", job.project, job.number)
 }
 
 /// What every answer about a query that is done says, but for its rows.
@@ -250,14 +283,14 @@ struct Asked {
     request: Request,
     configuration: Value,
     id: Option<String>,
-    location: Option<String>,
     request_id: Option<String>,
 }
 
 impl Asked {
     fn read(project: String, query: &Map<String, Value>, configuration: Value) -> Result<Self, ApiError> {
         let is_set = |value: Option<&Value>| match value {
-            None | Some(Value::Null) => false,
+            None | Some(Value::Null | Value::Bool(false)) => false,
+            Some(Value::String(text)) => !DEFAULTS.contains(&text.as_str()) && !text.is_empty(),
             Some(Value::Array(list)) => !list.is_empty(),
             Some(Value::Object(fields)) => !fields.is_empty(),
             Some(_) => true,
@@ -269,6 +302,8 @@ impl Asked {
                 format!("This emulator does not support {field}"),
             ));
         }
+        // BigQuery takes a query that does not say what it is for legacy SQL; every client of Google's says it. Here it
+        // is GoogleSQL.
         if is_true(query.get("useLegacySql")) {
             let text = "This emulator speaks GoogleSQL only: set useLegacySql to false";
             return Err(ApiError::new(501, "notImplemented", text));
@@ -291,22 +326,45 @@ impl Asked {
                 default_dataset,
                 parameters: Parameters::read(parameters).map_err(ApiError::invalid)?,
                 dry_run: false,
+                location: None,
             },
             configuration,
             id: None,
-            location: None,
             request_id: None,
+        })
+    }
+
+    /// Where it runs: where it is told to; or where the default dataset is, or all datasets of the project; or in the
+    /// US.
+    fn location(&self, api: &Api) -> String {
+        if let Some(location) = &self.request.location {
+            return location.clone();
+        }
+        api.shared.with(|machine| {
+            let catalog = machine.catalog();
+            let default = self.request.default_dataset.as_ref();
+            let default = default.and_then(|dataset| catalog.dataset(dataset).ok());
+            let mut all = catalog
+                .datasets_of(&self.request.project)
+                .map(|(_, dataset)| dataset);
+            let only = all.next().filter(|first| {
+                let mut others = all;
+                others.all(|other| other.location.eq_ignore_ascii_case(&first.location))
+            });
+            let dataset = default.or(only);
+            dataset.map_or("US", |dataset| &dataset.location).to_owned()
         })
     }
 
     /// Starts it. A query that fails is a job too, as in BigQuery.
     fn start(self, api: &Api) -> Result<Arc<Job>, ApiError> {
+        let location = self.location(api);
         let (shared, request) = (api.shared.clone(), self.request);
         let mut job = Job::new(
             request.project.clone(),
             self.id
                 .unwrap_or_else(|| format!("job_{}", shared.draw().uuid().replace('-', ""))),
-            self.location.unwrap_or_else(|| "US".to_owned()),
+            location,
             self.configuration,
             shared.now(),
         );
@@ -319,7 +377,7 @@ impl Asked {
     async fn dry_run(mut self, api: &Api) -> Result<(Value, Answer), ApiError> {
         self.request.dry_run = true;
         let (project, now) = (self.request.project.clone(), api.shared.now());
-        let location = self.location.unwrap_or_else(|| "US".to_owned());
+        let location = self.location(api);
         let answer = run(&api.shared, self.request).await?;
         let mut query = dry_run_statistics(&answer);
         query["totalBytesProcessed"] = "0".into();

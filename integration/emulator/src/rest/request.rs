@@ -58,14 +58,6 @@ impl Params {
             .unwrap_or_default();
         timestamp_format(self.flag("formatOptions.useInt64Timestamp"), output)
     }
-
-    /// The first row or entry to return: of `pageToken`, else of `startIndex`.
-    pub(super) fn start(&self) -> Result<u64, ApiError> {
-        match self.text("pageToken") {
-            None => Ok(self.number("startIndex")?.unwrap_or(0)),
-            Some(token) => read_token(token),
-        }
-    }
 }
 
 /// `formatOptions`, from a query string or a body.
@@ -76,16 +68,6 @@ pub(super) fn timestamp_format(int64: bool, output: &str) -> TimestampFormat {
         _ if int64 => TimestampFormat::Int64,
         _ => TimestampFormat::Float64,
     }
-}
-
-/// The token of the page that begins at this row.
-pub(super) fn page_token(next: u64) -> String {
-    format!("R{next}")
-}
-
-fn read_token(token: &str) -> Result<u64, ApiError> {
-    let next = token.strip_prefix('R').and_then(|next| next.parse().ok());
-    next.ok_or_else(|| ApiError::invalid(format!("Invalid page token: {token}")))
 }
 
 /// A JSON object; an empty body is an empty one.

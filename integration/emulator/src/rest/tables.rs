@@ -11,10 +11,10 @@ use crate::catalog::{DatasetRef, TableRef};
 use crate::description::Description;
 use crate::machine::Machine;
 use crate::query::view_schema;
-use crate::rest::datasets::list_page;
 use crate::rest::error::ApiError;
 use crate::rest::fields::read_schema;
-use crate::rest::request::{Body, Params, page_token, take_reference};
+use crate::rest::paging::{first_row, list_page, next_rows};
+use crate::rest::request::{Body, Params, take_reference};
 use crate::rest::table_resource::{check_etag, clean, entry, merge, resource, view_query};
 use crate::rest::{Api, rows, with_rows};
 use crate::schema::Schema;
@@ -72,7 +72,7 @@ pub(super) async fn overridden(
     match method.and_then(|method| method.to_str().ok()) {
         Some("PATCH") => Ok(patch(api, path, headers, body).await?.into_response()),
         Some("PUT") => Ok(update(api, path, headers, body).await?.into_response()),
-        Some("DELETE") => Ok(delete(api, path).await?.into_response()),
+        Some("DELETE") => Ok(delete(api, path, headers).await?.into_response()),
         _ => Err(ApiError::new(
             404,
             "notFound",
@@ -119,9 +119,13 @@ pub(super) async fn get(
 pub(super) async fn delete(
     State(api): State<Api>,
     Path((project, dataset, table)): Path<(String, String, String)>,
+    headers: HeaderMap,
 ) -> Result<StatusCode, ApiError> {
     let name = TableRef::new(project, dataset, table);
-    api.shared.with(|machine| machine.delete_table(&name))?;
+    api.shared.with(|machine| {
+        check_etag(&headers, &machine.catalog().table(&name)?.etag())?;
+        Ok::<_, ApiError>(machine.delete_table(&name)?)
+    })?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -131,13 +135,14 @@ pub(super) async fn list(
     params: Params,
 ) -> Result<Json<Value>, ApiError> {
     let dataset = DatasetRef::new(project, dataset);
-    let entries: Vec<Value> = api.shared.with(|machine| {
+    let entries: Vec<_> = api.shared.with(|machine| {
         let tables = &machine.catalog().dataset(&dataset)?.tables;
-        let name = |table| TableRef::new(&dataset.project, &dataset.dataset, table);
-        Ok::<_, ApiError>(tables.iter().map(|(id, table)| entry(&name(id), table)).collect())
+        let name = |table: &str| TableRef::new(&dataset.project, &dataset.dataset, table);
+        let keyed = |(id, table): (&String, _)| (id.clone(), entry(&name(id), table));
+        Ok::<_, ApiError>(tables.iter().map(keyed).collect())
     })?;
     let total = entries.len();
-    let (entries, next) = list_page(entries, &params)?;
+    let (entries, next) = list_page(&format!("tables {dataset}"), entries, &params)?;
     let mut json = json!({
         "kind": "bigquery#tableList",
         "etag": "list",
@@ -156,8 +161,8 @@ pub(super) async fn data(
     params: Params,
 ) -> Result<Response, ApiError> {
     let name = TableRef::new(project, dataset, table);
-    let (start, most) = (params.start()?, params.number("maxResults")?);
-    let (batches, total, etag, selected) = api.shared.with(|machine| {
+    let most = params.number("maxResults")?;
+    let (batches, total, id, etag, selected) = api.shared.with(|machine| {
         let table = machine.catalog().table(&name)?;
         if table.is_view() {
             return Err(ApiError::invalid("Cannot list a table of type VIEW."));
@@ -168,20 +173,23 @@ pub(super) async fn data(
         let rows = table.rows().to_vec();
         // The table may count rows that it does not keep.
         let total: u64 = rows.iter().map(|batch| batch.num_rows() as u64).sum();
-        Ok::<_, ApiError>((rows, total, table.etag(), selected.transpose()?))
+        Ok::<_, ApiError>((rows, total, table.id, table.etag(), selected.transpose()?))
     })?;
     let batches = match selected {
         None => batches,
         Some(columns) => project_all(&batches, &columns)?,
     };
+    // A table that is made again is another one.
+    let what = format!("rows {id}");
+    let start = first_row(&what, &params)?;
     let page = rows::page(&batches, start, most, params.timestamps())?;
     let mut head = json!({
         "kind": "bigquery#tableDataList",
         "etag": etag,
         "totalRows": total.to_string(),
     });
-    if page.next < total {
-        head["pageToken"] = page_token(page.next).into();
+    if let Some(token) = next_rows(&what, page.next, total, most) {
+        head["pageToken"] = token.into();
     }
     Ok(with_rows(&head, &page.rows))
 }

@@ -226,13 +226,17 @@ async fn rows_of_a_table_come_in_pages() {
         "kind": "bigquery#tableDataList",
         "etag": first["etag"],
         "totalRows": "5",
-        "pageToken": "R2",
+        "pageToken": first["pageToken"],
         "rows": [row(["0", "0.0"]), row(["1", "1.5"])],
     });
     assert_eq!(first, expected);
+    let token = first["pageToken"].as_str().unwrap();
+    let second = world.get(&format!("{path}&pageToken={token}")).await;
+    assert_eq!(second["rows"], json!([row(["2", "3.0"]), row(["3", "4.5"])]));
+    let token = second["pageToken"].as_str().unwrap();
     let last = world
         .get(&format!(
-            "{path}&pageToken=R4&formatOptions.useInt64Timestamp=True"
+            "{path}&pageToken={token}&formatOptions.useInt64Timestamp=True"
         ))
         .await;
     assert_eq!(last["rows"], json!([row(["4", "6000000"])]));
@@ -296,11 +300,12 @@ async fn a_query_answers_at_once_and_its_job_pages_through_the_rest() {
         "totalBytesProcessed": "0",
         "jobComplete": true,
         "cacheHit": false,
-        "pageToken": "R3",
+        "pageToken": answer["pageToken"],
         "rows": [row(["4", "6000000"]), row(["3", "4500000"]), row(["2", "3000000"])],
     });
     assert_eq!(answer, expected);
-    let rest = world.get(&format!("queries/{id}?pageToken=R3")).await;
+    let token = answer["pageToken"].as_str().unwrap();
+    let rest = world.get(&format!("queries/{id}?pageToken={token}")).await;
     expected["kind"] = "bigquery#getQueryResultsResponse".into();
     expected["rows"] = json!([row(["1", "1.5"])]);
     expected.as_object_mut().unwrap().remove("pageToken");
@@ -308,7 +313,76 @@ async fn a_query_answers_at_once_and_its_job_pages_through_the_rest() {
     let none = world
         .get(&format!("queries/{id}?maxResults=0&timeoutMs=10000&location=US"))
         .await;
-    assert_eq!((&none["rows"], &none["pageToken"]), (&json!([]), &json!("R0")));
+    assert_eq!((&none["rows"], none.get("pageToken")), (&json!([]), None));
+    // A token is good for what it was given for.
+    let wrong = error(
+        400,
+        "INVALID_ARGUMENT",
+        "invalid",
+        &format!("Invalid page token: {token}"),
+    );
+    for path in [
+        "datasets/d/tables/t/data",
+        "datasets",
+        "datasets/d/tables",
+        "jobs",
+    ] {
+        let path = format!("{path}?pageToken={token}");
+        assert_eq!(world.refused("GET", &path, Value::Null).await, wrong);
+    }
+}
+
+#[tokio::test]
+async fn pages_of_a_list_lose_nothing_when_entries_come_and_go_between_them() {
+    let world = World::with_rows(1).await;
+    let body = |id: &str| {
+        let fields = json!([{ "name": "a", "type": "INTEGER" }]);
+        json!({ "tableReference": { "tableId": id }, "schema": { "fields": fields } })
+    };
+    for id in ["a", "b", "c"] {
+        world.post("datasets/d/tables", body(id)).await;
+    }
+    let ids = |page: &Value| -> Vec<String> {
+        let tables = page["tables"].as_array().unwrap().iter();
+        let id = |table: &Value| table["tableReference"]["tableId"].as_str().unwrap().to_owned();
+        tables.map(id).collect()
+    };
+    let first = world.get("datasets/d/tables?maxResults=2").await;
+    assert_eq!(ids(&first), ["a", "b"]);
+    assert_eq!(
+        world.call("DELETE", "datasets/d/tables/a", Body::empty()).await.0,
+        204
+    );
+    let token = first["nextPageToken"].as_str().unwrap();
+    let rest = world.get(&format!("datasets/d/tables?pageToken={token}")).await;
+    assert_eq!(
+        (ids(&rest), rest.get("nextPageToken")),
+        (vec!["c".to_owned(), "t".to_owned()], None)
+    );
+    let all = world.get("datasets/d/tables?maxResults=0").await;
+    assert_eq!((ids(&all).len(), all.get("nextPageToken")), (3, None));
+    let page = world.get("datasets/d/tables/t/data?maxResults=0").await;
+    assert_eq!((&page["rows"], page.get("pageToken")), (&json!([]), None));
+}
+
+#[tokio::test]
+async fn what_is_deleted_is_in_the_state_that_the_caller_knows() {
+    let world = World::with_rows(0).await;
+    let delete = |path: &'static str, etag: String| {
+        let request = Request::builder()
+            .method("DELETE")
+            .uri(format!("/bigquery/v2/projects/p/{path}"))
+            .header("if-match", etag)
+            .body(Body::empty())
+            .unwrap();
+        let router = world.router.clone();
+        async move { router.oneshot(request).await.unwrap().status().as_u16() }
+    };
+    for path in ["datasets/d/tables/t", "datasets/d"] {
+        let etag = world.get(path).await["etag"].as_str().unwrap().to_owned();
+        assert_eq!(delete(path, "other".to_owned()).await, 412);
+        assert_eq!(delete(path, etag).await, 204);
+    }
 }
 
 #[tokio::test]

@@ -117,7 +117,11 @@ pub(super) fn column(reader: &mut Reader<'_>) -> Result<(Column, Vec<Key>), Quer
         } else if reader.word("DEFAULT") {
             column.default_value_expression = Some(reader.expression_text()?);
         } else if reader.word("COLLATE") {
-            reader.string()?;
+            if !reader.string()?.is_empty() {
+                let name = &column.name;
+                let text = format!("This emulator does not support COLLATE (column {name})");
+                return Err(QueryError::Invalid(text));
+            }
         } else if reader.sees(&["OPTIONS"]) {
             options::column(&mut column, &reader.options()?)?;
         } else if reader.sees(&["GENERATED"]) {

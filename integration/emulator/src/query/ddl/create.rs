@@ -79,10 +79,20 @@ pub(super) fn insert(reader: &mut Reader<'_>) -> Result<Statement, QueryError> {
 fn rows(reader: &mut Reader<'_>) -> Result<Vec<Vec<Option<Expr>>>, QueryError> {
     let mut rows = Vec::new();
     loop {
-        rows.push(reader.list(|reader| match reader.word("DEFAULT") {
-            true => Ok(None),
-            false => reader.expression().map(Some),
-        })?);
+        let mut row = Vec::new();
+        reader.expect_symbol(&Token::LParen)?;
+        loop {
+            row.push(match reader.word("DEFAULT") {
+                true => None,
+                false => Some(reader.expression()?),
+            });
+            // Unlike after the last column of a table, no comma can stand after the last value.
+            if !reader.symbol(&Token::Comma) {
+                reader.expect_symbol(&Token::RParen)?;
+                break;
+            }
+        }
+        rows.push(row);
         if !reader.symbol(&Token::Comma) {
             return Ok(rows);
         }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::Options;
 use crate::catalog::Millis;
+use crate::description::ROUNDING;
 use crate::query::QueryError;
 use crate::query::parameters::timestamp;
 use crate::schema::Column;
@@ -20,8 +21,16 @@ pub(in crate::query) fn column(column: &mut Column, options: &Options) -> Result
     for (name, value) in options {
         match name.as_str() {
             "description" => column.description = text(name, value)?.unwrap_or_default(),
-            // Declared digits are rounded half away from zero here.
-            "rounding_mode" => drop(text(name, value)?),
+            "rounding_mode" => {
+                let mode = text(name, value)?.unwrap_or_default();
+                if !ROUNDING.contains(&mode.as_str()) {
+                    let (name, rule) = (&column.name, "digits are rounded half away from zero");
+                    let text = format!(
+                        "This emulator does not support rounding_mode {mode} (column {name}): {rule}"
+                    );
+                    return Err(QueryError::Invalid(text));
+                }
+            }
             _ => return Err(unknown(name)),
         }
     }

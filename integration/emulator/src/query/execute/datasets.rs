@@ -4,7 +4,7 @@ use serde_json::Map;
 
 use super::{defined, refused};
 use crate::catalog::Entity;
-use crate::description::check_labels;
+use crate::description::{check_labels, check_values_as_written};
 use crate::query::ddl::{Name, Options, options};
 use crate::query::{Answer, QueryError, Scope};
 
@@ -14,11 +14,12 @@ pub(super) fn create(
     if_not_exists: bool,
     given: &Options,
 ) -> Result<Answer, QueryError> {
-    let name = scope.names.dataset(name)?;
+    let name = scope.dataset(name)?;
     let location = options::location(given)?.unwrap_or_default();
     let mut rest = Map::new();
     options::dataset(&mut rest, given)?;
     check_labels(rest.get("labels"))?;
+    check_values_as_written(&rest)?;
     let now = scope.shared.now();
     let done = |operation| defined("CREATE_SCHEMA", operation, Entity::Dataset(name.clone()));
     scope.shared.with(|machine| {
@@ -40,7 +41,7 @@ pub(super) fn alter(
     if_exists: bool,
     given: &Options,
 ) -> Result<Answer, QueryError> {
-    let name = scope.names.dataset(name)?;
+    let name = scope.dataset(name)?;
     let now = scope.shared.now();
     let done = |operation| defined("ALTER_SCHEMA", operation, Entity::Dataset(name.clone()));
     scope.shared.with(|machine| {
@@ -51,6 +52,7 @@ pub(super) fn alter(
         };
         options::dataset(&mut rest, given)?;
         check_labels(rest.get("labels"))?;
+        check_values_as_written(&rest)?;
         if !scope.dry_run {
             machine
                 .update_dataset(&name, rest, now)
@@ -61,7 +63,7 @@ pub(super) fn alter(
 }
 
 pub(super) fn drop(scope: &Scope, name: &Name, if_exists: bool, cascade: bool) -> Result<Answer, QueryError> {
-    let name = scope.names.dataset(name)?;
+    let name = scope.dataset(name)?;
     let done = |operation| defined("DROP_SCHEMA", operation, Entity::Dataset(name.clone()));
     scope.shared.with(|machine| {
         match machine.catalog().dataset(&name) {

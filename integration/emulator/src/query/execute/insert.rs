@@ -22,7 +22,7 @@ use crate::rows;
 use crate::schema::{Column, Kind, Mode, Schema, conform};
 
 pub(super) async fn insert(scope: &Scope, insert: Insert) -> Result<Answer, QueryError> {
-    let name = scope.names.table(&insert.name)?;
+    let name = scope.table(&insert.name)?;
     let schema = scope.shared.with(|machine| target(machine, &name))?;
     let mut columns = chosen(&name, &schema, insert.columns.as_deref())?;
     let literals = matches!(insert.source, Source::Values(_));

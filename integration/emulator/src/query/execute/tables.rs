@@ -12,7 +12,7 @@ use crate::query::{Answer, Dml, QueryError, QueryOutput, Scope};
 use crate::schema::{Column, Mode, Schema};
 
 pub(super) async fn create(scope: &Scope, mut create: CreateTable) -> Result<Answer, QueryError> {
-    let name = scope.names.table(&create.name)?;
+    let name = scope.table(&create.name)?;
     let statement = match create.query {
         Some(_) => "CREATE_TABLE_AS_SELECT",
         None => "CREATE_TABLE",
@@ -101,7 +101,7 @@ fn describe(
 }
 
 pub(super) fn alter(scope: &Scope, alter: &AlterTable) -> Result<Answer, QueryError> {
-    let name = scope.names.table(&alter.name)?;
+    let name = scope.table(&alter.name)?;
     let now = scope.shared.now();
     let done = |operation| defined("ALTER_TABLE", operation, Entity::Table(name.clone()));
     scope.shared.with(|machine| {
@@ -136,7 +136,7 @@ pub(super) fn drop(
     if_exists: bool,
     kind: &'static str,
 ) -> Result<Answer, QueryError> {
-    let name = scope.names.table(name)?;
+    let name = scope.table(name)?;
     let statement = if kind == "VIEW" { "DROP_VIEW" } else { "DROP_TABLE" };
     let done = |operation| defined(statement, operation, Entity::Table(name.clone()));
     scope.shared.with(|machine| {
@@ -309,7 +309,7 @@ fn add_foreign_key(
         let text = "A foreign key has as many columns as it refers to";
         return Err(QueryError::Invalid(text.to_owned()));
     }
-    let table = scope.names.table(&key.table)?;
+    let table = scope.table(&key.table)?;
     let keys = constraints(rest)
         .entry("foreignKeys")
         .or_insert_with(|| json!([]));
@@ -342,7 +342,7 @@ fn add_foreign_key(
 }
 
 pub(super) fn truncate(scope: &Scope, name: &Name) -> Result<Answer, QueryError> {
-    let name = scope.names.table(name)?;
+    let name = scope.table(name)?;
     let now = scope.shared.now();
     scope.shared.with(|machine| {
         let table = match machine.catalog().table(&name) {

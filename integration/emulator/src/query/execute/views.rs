@@ -12,7 +12,7 @@ use crate::query::{Answer, QueryError, Scope};
 use crate::schema::Schema;
 
 pub(super) async fn create(scope: &Scope, create: CreateView) -> Result<Answer, QueryError> {
-    let name = scope.names.table(&create.name)?;
+    let name = scope.table(&create.name)?;
     let done = |operation| defined("CREATE_VIEW", operation, Entity::Table(name.clone()));
     let skip = |machine: &Machine| create.create == Create::IfNotExists && exists(machine, &name);
     if scope.shared.with(|machine| skip(machine)) {
@@ -58,7 +58,7 @@ pub(super) fn alter(
     if_exists: bool,
     given: Options,
 ) -> Result<Answer, QueryError> {
-    let name = scope.names.table(name)?;
+    let name = scope.table(name)?;
     let now = scope.shared.now();
     let done = |operation| defined("ALTER_VIEW", operation, Entity::Table(name.clone()));
     scope.shared.with(|machine| {

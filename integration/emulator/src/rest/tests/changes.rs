@@ -225,7 +225,7 @@ async fn how_a_table_is_laid_out_is_checked_and_given_back() {
         "tableConstraints": { "primaryKey": { "columns": ["id"] } },
         "maxStaleness": "0-0 0 0:15:0",
         "expirationTime": 1_900_000_000_000_i64,
-        "defaultCollation": "und:ci",
+        "defaultCollation": "",
     });
     let made = world.post("datasets/d/tables", body.clone()).await;
     body["timePartitioning"] = json!({ "type": "DAY", "field": "Day", "expirationMs": "86400000" });
@@ -405,4 +405,90 @@ async fn projects_are_those_that_have_datasets() {
     let account = get("/bigquery/v2/projects/p/serviceAccount").await;
     let want = json!({ "kind": "bigquery#getServiceAccountResponse", "email": "bq-p@localhost" });
     assert_eq!(account, want);
+}
+
+#[tokio::test]
+async fn what_would_change_values_and_is_not_done_here_is_refused_by_name() {
+    let world = World::with_rows(0).await;
+    let table = |key: &str, value: Value| {
+        let mut field = json!({ "name": "a", "type": "STRING" });
+        field[key] = value;
+        json!({ "tableReference": { "tableId": "u" }, "schema": { "fields": [field] } })
+    };
+    for (key, value) in [
+        ("collation", json!("und:ci")),
+        (
+            "policyTags",
+            json!({ "names": ["projects/p/locations/us/taxonomies/1/policyTags/2"] }),
+        ),
+        ("roundingMode", json!("ROUND_HALF_EVEN")),
+        ("dataPolicies", json!([{ "name": "x" }])),
+    ] {
+        let text = format!("This emulator does not support {key} (field a)");
+        let want = error(501, "UNIMPLEMENTED", "notImplemented", &text);
+        assert_eq!(
+            world
+                .refused("POST", "datasets/d/tables", table(key, value))
+                .await,
+            want
+        );
+    }
+    for (key, value) in [("collation", json!("")), ("policyTags", json!({ "names": [] }))] {
+        world.post("datasets/d/tables", table(key, value)).await;
+        world.call("DELETE", "datasets/d/tables/u", Body::empty()).await;
+    }
+    let bad = |text: &str| error(400, "INVALID_ARGUMENT", "invalid", text);
+    let list = json!({ "tableReference": { "tableId": "u" }, "schema": [{ "name": "a", "type": "STRING" }] });
+    let want = bad("Invalid schema: it must be an object with the list fields");
+    assert_eq!(world.refused("POST", "datasets/d/tables", list).await, want);
+    for (field, value) in [
+        ("defaultCollation", json!("und:ci")),
+        ("defaultRoundingMode", json!("ROUND_HALF_EVEN")),
+    ] {
+        let want = bad(&format!("This emulator does not support {field}"));
+        let patch = json!({ field: value });
+        assert_eq!(world.refused("PATCH", TABLE, patch.clone()).await, want);
+        assert_eq!(world.refused("PATCH", "datasets/d", patch).await, want);
+    }
+    let want = bad("This emulator does not support isCaseInsensitive");
+    assert_eq!(
+        world
+            .refused("PATCH", "datasets/d", json!({ "isCaseInsensitive": true }))
+            .await,
+        want
+    );
+    for (sql, text) in [
+        (
+            "CREATE TABLE d.u (a STRING COLLATE 'und:ci')",
+            "This emulator does not support COLLATE (column a)",
+        ),
+        (
+            "CREATE TABLE d.u (a NUMERIC(5, 2) OPTIONS (rounding_mode = 'ROUND_HALF_EVEN'))",
+            "This emulator does not support rounding_mode ROUND_HALF_EVEN (column a): digits are rounded half away from \
+             zero",
+        ),
+        (
+            "CREATE TABLE d.u (a STRING) DEFAULT COLLATE 'und:ci'",
+            "This emulator does not support defaultCollation",
+        ),
+        (
+            "CREATE SCHEMA e OPTIONS (is_case_insensitive = TRUE)",
+            "This emulator does not support isCaseInsensitive",
+        ),
+        (
+            "ALTER SCHEMA d SET OPTIONS (default_rounding_mode = 'ROUND_HALF_EVEN')",
+            "This emulator does not support defaultRoundingMode",
+        ),
+        (
+            "INSERT INTO d.t (id) VALUES (1,)",
+            "Syntax error: Expected: an expression, found: ) at Line: 1, Column: 32",
+        ),
+    ] {
+        let want = error(400, "INVALID_ARGUMENT", "invalidQuery", text);
+        assert_eq!(
+            world.refused("POST", "queries", json!({ "query": sql })).await,
+            want,
+            "{sql}"
+        );
+    }
 }

@@ -87,11 +87,21 @@ async fn a_row_that_comes_again_with_its_id_is_inserted_once() {
         .post(PATH, body(&[("a", a.clone()), ("b", b.clone()), ("c", c)]))
         .await;
     assert_eq!(world.ids().await, ["1", "2", "2", "3"]);
+    // Nor does it use up the id of a good one in the same request.
+    let mut mixed = body(&[
+        ("y", json!({})),
+        ("y", json!({ "id": 4 })),
+        ("y", json!({ "id": 5 })),
+    ]);
+    mixed["skipInvalidRows"] = true.into();
+    let bad = answer(&[(0, "invalid", "id", "Missing required field: id.")]);
+    assert_eq!(world.post(PATH, mixed).await, bad);
+    assert_eq!(world.ids().await, ["1", "2", "2", "3", "4"]);
     world.shared.advance(60_000);
     world.post(PATH, body(&[("a", a.clone())])).await;
     world.shared.advance(1);
     world.post(PATH, body(&[("a", a), ("b", b)])).await;
-    assert_eq!(world.ids().await, ["1", "2", "2", "3", "1", "2"]);
+    assert_eq!(world.ids().await, ["1", "2", "2", "3", "4", "1", "2"]);
 }
 
 #[tokio::test]

@@ -226,6 +226,83 @@ async fn a_request_that_comes_again_does_nothing_again() {
     assert_eq!(world.get("datasets/d/tables/t").await["numRows"], "2");
 }
 
+#[tokio::test]
+async fn options_that_would_change_what_a_query_does_are_refused_by_name() {
+    let world = World::with_rows(1).await;
+    for (option, value) in [
+        ("destinationTable", json!({ "tableId": "x" })),
+        (
+            "connectionProperties",
+            json!([{ "key": "session_id", "value": "x" }]),
+        ),
+        ("createSession", json!(true)),
+        ("writeDisposition", json!("WRITE_TRUNCATE")),
+        ("createDisposition", json!("CREATE_NEVER")),
+        ("schemaUpdateOptions", json!(["ALLOW_FIELD_ADDITION"])),
+        ("clustering", json!({ "fields": ["id"] })),
+        ("scriptOptions", json!({ "statementTimeoutMs": "1" })),
+    ] {
+        let text = format!("This emulator does not support {option}");
+        let want = error(501, "UNIMPLEMENTED", "notImplemented", &text);
+        let mut query = json!({ "query": "SELECT 1" });
+        query[option] = value;
+        assert_eq!(world.refused("POST", "queries", query.clone()).await, want);
+        let job = json!({ "configuration": { "query": query } });
+        assert_eq!(world.refused("POST", "jobs", job).await, want);
+    }
+    let harmless = json!({
+        "query": "SELECT 1",
+        "connectionProperties": [],
+        "createSession": false,
+        "writeDisposition": "WRITE_EMPTY",
+        "createDisposition": "CREATE_IF_NEEDED",
+        "useQueryCache": true,
+        "priority": "BATCH",
+    });
+    assert_eq!(world.post("queries", harmless).await["totalRows"], "1");
+}
+
+#[tokio::test]
+async fn a_job_runs_where_its_datasets_are() {
+    let world = World::new();
+    let location = |answer: &Value| answer["jobReference"]["location"].as_str().unwrap().to_owned();
+    let select = json!({ "query": "SELECT 1" });
+    assert_eq!(location(&world.post("queries", select.clone()).await), "US");
+    for (id, place) in [("e", "EU"), ("a", "asia-east1")] {
+        let body = json!({ "datasetReference": { "datasetId": id }, "location": place });
+        world.post("datasets", body).await;
+        world
+            .post(
+                "queries",
+                json!({ "query": format!("CREATE TABLE {id}.t (n INT64)"), "location": place }),
+            )
+            .await;
+        if id == "e" {
+            assert_eq!(location(&world.post("queries", select.clone()).await), "EU");
+        }
+    }
+    assert_eq!(location(&world.post("queries", select).await), "US");
+    let default = json!({ "query": "SELECT * FROM t", "defaultDataset": { "datasetId": "a" } });
+    assert_eq!(location(&world.post("queries", default).await), "asia-east1");
+    for sql in [
+        "SELECT * FROM e.t",
+        "INSERT INTO e.t (n) VALUES (1)",
+        "DROP TABLE e.t",
+        "DROP SCHEMA e",
+    ] {
+        let text = "Not found: Dataset p:e was not found in location US";
+        let want = error(404, "NOT_FOUND", "notFound", text);
+        let body = json!({ "query": sql, "location": "US" });
+        assert_eq!(world.refused("POST", "queries", body).await, want, "{sql}");
+    }
+    world
+        .post(
+            "queries",
+            json!({ "query": "SELECT * FROM e.t", "location": "eu" }),
+        )
+        .await;
+}
+
 #[test]
 fn calls_with_one_request_id_make_one_job_even_at_the_same_time() {
     let jobs = jobs::Jobs::default();
