@@ -12,7 +12,7 @@ use crate::ids::{Epoch, FlushOffset, Incarnation, NextOffset, RowCount, StreamNa
 pub const CHECKPOINT_VERSION: u16 = 1;
 
 /// "What did this subtask have on which stream": its part of one checkpoint.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct SubtaskState {
     /// The checkpoint this is part of.
     pub checkpoint_id: Epoch,
@@ -31,7 +31,7 @@ pub struct SubtaskState {
 }
 
 /// One stream at a checkpoint.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct StreamState {
     /// Stream, end and checkpoint.
     pub state: BigQuerySinkState,
@@ -40,7 +40,7 @@ pub struct StreamState {
 }
 
 /// Stream, exclusive end of the acknowledged rows, and the checkpoint that says so.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct BigQuerySinkState {
     /// The write stream.
     pub stream: StreamName,
@@ -51,7 +51,7 @@ pub struct BigQuerySinkState {
 }
 
 /// "What becomes visible": one stream's new rows in one epoch.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct BigQueryCommitInfo {
     /// The write stream.
     pub stream: StreamName,
@@ -70,7 +70,7 @@ impl BigQueryCommitInfo {
 }
 
 /// Streams with new rows in one epoch (invariant 12); empty for an epoch without rows.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct CommitList(pub Vec<BigQueryCommitInfo>);
 
 impl CommitList {
@@ -134,7 +134,7 @@ impl SubtaskState {
 }
 
 /// The union of all old subtasks' states of one completed checkpoint, checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RestoredUnion {
     epoch: Epoch,
     states: BTreeMap<SubtaskIndex, SubtaskState>,

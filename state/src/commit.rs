@@ -12,7 +12,7 @@ use crate::open_stream::Shared;
 use crate::trouble::{Next, Over, Patience};
 
 /// The flushes of one commit, or of the end of data. Stages run one after the other; the flushes of one stage together.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CommitRun {
     /// `None` at the end of data.
     pub(crate) epoch: Option<Epoch>,
@@ -21,7 +21,7 @@ pub(crate) struct CommitRun {
     stages: VecDeque<Vec<BigQueryCommitInfo>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Flush {
     info: BigQueryCommitInfo,
     patience: Patience,

@@ -30,7 +30,7 @@ use crate::rate::AckRate;
 const MOST_UNCOMMITTED: usize = 8;
 
 /// The protocol of one subtask in one incarnation.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Core {
     config: CoreConfig,
     incarnation: Incarnation,
@@ -50,7 +50,7 @@ pub struct Core {
     begun: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum LifePhase {
     Running,
     /// End of data: everything is drained, then flushed.
@@ -60,7 +60,7 @@ enum LifePhase {
     Failed,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct RestoredEpoch {
     epoch: Epoch,
     commits: BTreeMap<SubtaskIndex, CommitList>,

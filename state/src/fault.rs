@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// gRPC status codes by their numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "the names are gRPC's own")]
 pub enum Code {
     Ok = 0,
@@ -58,7 +58,7 @@ impl Code {
 }
 
 /// The StorageErrorCodes that change a reaction (write-api.md 3.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StorageCode {
     /// TABLE_NOT_FOUND.
     TableNotFound = 1,
@@ -107,7 +107,7 @@ pub enum Phase {
 }
 
 /// Where the error came; which of the two is used for a given failure is no contract (write-api.md 3.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// In an AppendRowsResponse; the connection lives on.
     InBand,
@@ -116,7 +116,7 @@ pub enum Place {
 }
 
 /// A refusal, as plain facts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Fault {
     /// gRPC code.
     pub code: Code,
@@ -133,7 +133,7 @@ pub struct Fault {
 }
 
 /// One row the server named.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RowFault {
     /// 0-based in its request.
     pub index: u64,

@@ -13,7 +13,7 @@ use crate::ids::{
 use crate::mutant::Mutation;
 
 /// What one subtask's core must know from the start.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CoreConfig {
     /// The table, as `projects/p/datasets/d/tables/t`.
     pub table: String,
@@ -32,7 +32,7 @@ pub struct CoreConfig {
 }
 
 /// Bounds; each is an option of design.md section 9.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
     /// `write.append.bytes`: size of a full request.
     pub append_bytes: u64,
@@ -53,7 +53,7 @@ pub struct Limits {
 }
 
 /// What to do about a commit that cannot be shown to be visible (invariant 11).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unprovable {
     /// Stop the job.
     Fail,
@@ -64,7 +64,7 @@ pub enum Unprovable {
 }
 
 /// What happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Input {
     /// The host restored a completed checkpoint; at most once, before anything else.
     Restored {
@@ -154,7 +154,7 @@ pub enum Input {
 }
 
 /// What the host knows about the commit of the restored checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Replay {
     /// It will come.
     Expected,
@@ -165,7 +165,7 @@ pub enum Replay {
 }
 
 /// What to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
     /// CreateWriteStream, type BUFFERED; answered by `StreamCreated` or `CreateFailed`.
     CreateStream {
@@ -236,7 +236,7 @@ pub enum Command {
 }
 
 /// Events that are normal life or accepted by the operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Notice {
     /// A connection ended and will be opened again when there are rows.
     Reconnect {
@@ -281,7 +281,7 @@ pub enum Notice {
 }
 
 /// Why a subtask has failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Failure {
     /// Whose fault it is and whether a restart helps.
     pub kind: FailureKind,
@@ -290,7 +290,7 @@ pub struct Failure {
 }
 
 /// Kinds of failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureKind {
     /// A fault outside; the job restarts from its newest completed checkpoint.
     Restart,

@@ -16,7 +16,7 @@ use crate::trouble::{Next, Over, Patience};
 const LEAVE_IDLE_AFTER: Duration = Duration::from_secs(3 * 24 * 3600);
 
 /// A place for one current stream and the payloads that wait for it.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lane {
     id: LaneId,
     /// Payloads without an offset: no stream is open.
@@ -27,7 +27,7 @@ pub(crate) struct Lane {
     late: LateAcks,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Stream {
     None,
     Creating,
@@ -36,7 +36,7 @@ enum Stream {
 }
 
 /// A stream that is never appended to again; its flush target is frozen (invariant 7).
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LeftStream {
     pub(crate) name: StreamName,
     pub(crate) prepared: NextOffset,

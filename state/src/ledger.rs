@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::ids::{BatchId, Micros, NextOffset, RequestNumber, RowCount};
 
 /// Rows handed to a stream, from offset 0 on: `acked` of them acknowledged, the rest in `entries`.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ledger {
     entries: VecDeque<Entry>,
     acked: NextOffset,
@@ -18,7 +18,7 @@ pub(crate) struct Ledger {
 }
 
 /// One unacknowledged request. Its offset, rows and bytes never change (invariant 4).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Entry {
     pub(crate) batch: Batch,
     pub(crate) offset: NextOffset,
@@ -29,7 +29,7 @@ pub(crate) struct Entry {
 }
 
 /// A payload by its number and size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Batch {
     pub(crate) id: BatchId,
     pub(crate) rows: RowCount,

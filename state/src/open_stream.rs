@@ -10,7 +10,7 @@ use crate::mutant::Mutation;
 
 pub(crate) type Outcome = Result<(), Failure>;
 
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Open {
     pub(crate) name: StreamName,
     pub(crate) ledger: Ledger,
@@ -22,7 +22,7 @@ pub(crate) struct Open {
     pub(crate) last_answer: Micros,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Connection {
     Closed,
     OpenAt(Micros),
@@ -30,7 +30,7 @@ pub(crate) enum Connection {
 }
 
 /// How requests go out on a live connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Flow {
     /// As many as there are.
     Free,
@@ -149,7 +149,7 @@ pub(crate) fn answer_timeout(limits: &Limits) -> Duration {
 }
 
 /// What lanes share: the way out, the numbers, the time.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shared {
     pub(crate) now: Micros,
     pub(crate) limits: Limits,

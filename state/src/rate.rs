@@ -11,9 +11,9 @@ const SAMPLE: Duration = Duration::from_millis(100);
 const FIRST_WINDOW_REQUESTS: u64 = 4;
 
 /// Bytes acknowledged per second while there was something to acknowledge.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct AckRate {
-    bytes_per_second: Option<f64>,
+    bytes_per_second: Option<u64>,
     sample_began: Option<Micros>,
     sample_bytes: u64,
 }
@@ -33,9 +33,9 @@ impl AckRate {
         self.sample_bytes += acked;
         let elapsed = now.since(began);
         if elapsed >= SAMPLE {
-            let rate = self.sample_bytes as f64 / elapsed.as_secs_f64();
+            let rate = per_second(self.sample_bytes, elapsed);
             // Half old, half new: follows a change within a few samples without jumping at each.
-            self.bytes_per_second = Some(self.bytes_per_second.map_or(rate, |old| f64::midpoint(old, rate)));
+            self.bytes_per_second = Some(self.bytes_per_second.map_or(rate, |old| u64::midpoint(old, rate)));
             self.sample_began = (inflight > 0).then_some(now);
             self.sample_bytes = 0;
         }
@@ -48,7 +48,15 @@ impl AckRate {
         };
         // One request always fits, so that the window can grow again after a slow spell.
         let smallest = limits.append_bytes.min(limits.inflight_bytes);
-        let drained = rate * limits.inflight_time.as_secs_f64();
-        (drained as u64).clamp(smallest, limits.inflight_bytes)
+        let drained = u128::from(rate) * limits.inflight_time.as_micros() / 1_000_000;
+        u64::try_from(drained)
+            .unwrap_or(u64::MAX)
+            .clamp(smallest, limits.inflight_bytes)
     }
+}
+
+/// Whole numbers, so that cores can be compared.
+fn per_second(bytes: u64, elapsed: Duration) -> u64 {
+    let rate = u128::from(bytes) * 1_000_000 / elapsed.as_micros().max(1);
+    u64::try_from(rate).unwrap_or(u64::MAX)
 }

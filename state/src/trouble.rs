@@ -16,7 +16,7 @@ const FAIL_SOON: Duration = Duration::from_secs(60);
 
 /// Faults since the last progress, by class: each has a budget of its own, so that a long outage does not use up the patience
 /// for what follows it. Progress clears all of them (the back-off starts anew only then).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Patience {
     spells: BTreeMap<Class, Spell>,
     last: Option<(Class, Micros)>,
@@ -26,14 +26,14 @@ pub(crate) struct Patience {
 }
 
 /// Time spent on faults of one class.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Spell {
     spent: Duration,
     tries: u32,
 }
 
 /// What kind of patience a fault takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Class {
     Passing,
     Quota,

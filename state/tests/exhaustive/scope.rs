@@ -1,0 +1,181 @@
+//! What one exploration covers: the job, and what may go wrong in it how often.
+
+use std::fmt;
+
+use bigquery_sink_state::Mutation;
+
+/// Everything of a bounded job.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    /// Subtasks of the first life, the second, and so on; the last one repeats.
+    pub(crate) parallelism: &'static [usize],
+    /// Rows of each batch, in the order of the source.
+    pub(crate) batches: &'static [u8],
+    /// Epochs; the last one comes when the source has ended, and may be missing if an earlier one comes then.
+    pub(crate) epochs: u64,
+    pub(crate) ending: Ending,
+    pub(crate) takeovers: u8,
+    pub(crate) old_life: OldLife,
+    /// Faults of these kinds, so many in all.
+    pub(crate) faults: u8,
+    pub(crate) kinds: &'static [Kind],
+    pub(crate) mutation: Mutation,
+}
+
+/// How the job ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// With a checkpoint, as the embedded host does.
+    Checkpoint,
+    /// With `EndOfData`, which may come before the replayed commit, as Arroyo does.
+    EndOfData,
+}
+
+/// What becomes of a life when the next one starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OldLife {
+    /// It crashed: what it had sent may still land.
+    Crashed,
+    /// It lives on and does all it would have done, until its host looks at the store.
+    Zombie,
+}
+
+/// Kinds of faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// An append call ends; what is on its way may land, answers are lost.
+    ConnectionLost,
+    /// As before, with the status that another connection took the stream.
+    Fenced,
+    /// A request is refused for a passing reason.
+    Refused,
+    /// A request is refused for a passing reason and was taken all the same.
+    RefusedThoughTaken,
+    /// The server's end is stale (write-api.md 2.7).
+    StaleEnd,
+    /// A refusal comes as the end of the call.
+    AnswerAsEnd,
+    /// No answer comes within the time the core waits.
+    Overdue,
+    /// A stream could not be created; or was, and nobody is told.
+    CreateFailed,
+    /// A flush fails for a passing reason; done or not.
+    FlushFailed,
+    /// A stream is gone for good.
+    Expired,
+    /// Somebody else's row lands at the end of a stream.
+    ForeignRow,
+    /// The host says a commit again.
+    CommitRepeated,
+}
+
+pub(crate) const ALL_KINDS: &[Kind] = &[
+    Kind::ConnectionLost,
+    Kind::Fenced,
+    Kind::Refused,
+    Kind::RefusedThoughTaken,
+    Kind::StaleEnd,
+    Kind::AnswerAsEnd,
+    Kind::Overdue,
+    Kind::CreateFailed,
+    Kind::FlushFailed,
+    Kind::Expired,
+    Kind::ForeignRow,
+    Kind::CommitRepeated,
+];
+
+impl Scope {
+    /// What is explored, small ones first.
+    pub(crate) fn all() -> Vec<Self> {
+        vec![
+            Self::job(&[2]),
+            Self::job(&[1]).crash(),
+            Self::job(&[2]).crash(),
+            Self::job(&[1, 2]).crash(),
+            Self::job(&[2, 1]).crash(),
+            Self::job(&[2, 1]).crash().end_of_data(),
+            Self::job(&[1, 2]).crash().end_of_data(),
+            Self::job(&[1]).faults(1, ALL_KINDS),
+            Self::job(&[2]).faults(1, ALL_KINDS),
+            Self::job(&[1]).zombie(),
+            Self::job(&[1]).crash().faults(1, ALL_KINDS),
+        ]
+    }
+
+    /// Three batches and two epochs, all going well.
+    fn job(parallelism: &'static [usize]) -> Self {
+        Self {
+            parallelism,
+            batches: &[1, 2, 1],
+            epochs: 2,
+            ending: Ending::Checkpoint,
+            takeovers: 0,
+            old_life: OldLife::Crashed,
+            faults: 0,
+            kinds: &[],
+            mutation: Mutation::default(),
+        }
+    }
+
+    fn crash(self) -> Self {
+        Self { takeovers: 1, ..self }
+    }
+
+    fn zombie(self) -> Self {
+        Self {
+            takeovers: 1,
+            old_life: OldLife::Zombie,
+            ..self
+        }
+    }
+
+    fn end_of_data(self) -> Self {
+        Self {
+            ending: Ending::EndOfData,
+            ..self
+        }
+    }
+
+    fn faults(self, faults: u8, kinds: &'static [Kind]) -> Self {
+        Self {
+            faults,
+            kinds,
+            ..self
+        }
+    }
+
+    pub(crate) fn rows(&self) -> Vec<u8> {
+        (0..self.batches.iter().sum()).collect()
+    }
+
+    pub(crate) fn parallelism(&self, life: u8) -> usize {
+        let index = usize::from(life) - 1;
+        self.parallelism[index.min(self.parallelism.len() - 1)]
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts: Vec<String> = self.parallelism.iter().map(ToString::to_string).collect();
+        write!(
+            f,
+            "subtasks {}, {} batches, {} epochs",
+            counts.join(" then "),
+            self.batches.len(),
+            self.epochs
+        )?;
+        if self.ending == Ending::EndOfData {
+            write!(f, ", end of data")?;
+        }
+        match self.old_life {
+            _ if self.takeovers == 0 => {}
+            OldLife::Crashed => write!(f, ", {} crash", self.takeovers)?,
+            OldLife::Zombie => write!(f, ", {} takeover with a zombie", self.takeovers)?,
+        }
+        match self.kinds.len() {
+            _ if self.faults == 0 => Ok(()),
+            all if all == ALL_KINDS.len() => write!(f, ", {} fault of any kind", self.faults),
+            _ => write!(f, ", {} fault of {:?}", self.faults, self.kinds),
+        }
+    }
+}
