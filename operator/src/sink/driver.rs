@@ -491,8 +491,14 @@ impl Driver {
                 Counters::add(&counters.own_resends_stored, 1);
                 tracing::debug!("a resend met its own rows");
             }
-            Notice::EchoDiscarded => tracing::debug!("discarded an answer behind a failed request"),
-            Notice::StaleAnswerDropped => tracing::debug!("dropped an answer of an older connection"),
+            Notice::EchoDiscarded => {
+                Counters::add(&counters.echoes_discarded, 1);
+                tracing::debug!("discarded an answer behind a failed request");
+            }
+            Notice::StaleAnswerDropped => {
+                Counters::add(&counters.stale_answers_dropped, 1);
+                tracing::debug!("dropped an answer of an older connection");
+            }
             Notice::StreamLeft {
                 stream,
                 flushable,

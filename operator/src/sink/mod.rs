@@ -79,6 +79,10 @@ pub struct Counters {
     pub reconnects: AtomicU64,
     /// Requests sent again.
     pub retries: AtomicU64,
+    /// Answers and losses of older connections that were dropped.
+    pub stale_answers_dropped: AtomicU64,
+    /// Answers behind a failed request that were dropped; the requests are sent again.
+    pub echoes_discarded: AtomicU64,
     /// Own resends that met their own rows.
     pub own_resends_stored: AtomicU64,
     /// Values that lost digits below a microsecond (`write.sub_microseconds = 'truncate'`).

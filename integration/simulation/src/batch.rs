@@ -1,0 +1,178 @@
+//! Many runs on all cores, and what came of them together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::expect::Outcome;
+use crate::point::Point;
+use crate::predicate::Predicate;
+use crate::run::{Report, run};
+use crate::scenario::Scenario;
+
+/// What a batch showed.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Runs.
+    pub runs: usize,
+    /// Runs whose faults all came to nothing: the call that they wait for never came.
+    pub idle: usize,
+    /// Runs that ended with a loud error, as their faults allow.
+    pub failed_loudly: usize,
+    /// Points come by.
+    pub points: BTreeSet<Point>,
+    /// In how many runs each was true.
+    pub predicates: BTreeMap<Predicate, u64>,
+    /// Simulated time of all runs.
+    pub simulated: Duration,
+    /// Runs that showed what must not be, the first few whole.
+    pub broken: Vec<Broken>,
+    /// How many there were.
+    pub broken_runs: usize,
+}
+
+/// A run that showed what must not be.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// Its place in the batch.
+    pub index: usize,
+    /// The run.
+    pub scenario: Scenario,
+    /// What was wrong.
+    pub violations: Vec<String>,
+    /// Everything seen.
+    pub trace: String,
+}
+
+/// Broken runs that are kept whole.
+const KEPT: usize = 5;
+
+/// Runs all of them.
+///
+/// # Panics
+/// If a run panics outside the simulated processes.
+#[must_use]
+pub fn run_all(scenarios: &[Scenario]) -> Tally {
+    run_until(scenarios, |_| false)
+}
+
+/// Runs them until `enough` says so; which of those under way then still count is not determined.
+///
+/// # Panics
+/// If a run panics outside the simulated processes.
+#[must_use]
+pub fn run_until(scenarios: &[Scenario], enough: impl Fn(&Tally) -> bool + Sync) -> Tally {
+    let next = AtomicUsize::new(0);
+    let tally = Mutex::new(Tally::default());
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(scenario) = scenarios.get(index) else {
+                        return;
+                    };
+                    let report = run(scenario);
+                    let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+                    tally.add(index, scenario, report);
+                    if enough(&tally) {
+                        next.store(scenarios.len(), Ordering::Relaxed);
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let mut tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    tally.broken.sort_by_key(|broken| broken.index);
+    tally
+}
+
+impl Tally {
+    fn add(&mut self, index: usize, scenario: &Scenario, report: Report) {
+        self.runs += 1;
+        self.simulated += report.simulated;
+        let planned = !scenario.faults.rules.is_empty() || !scenario.store_faults.is_empty();
+        self.idle += usize::from(planned && report.faults_fired == 0);
+        self.failed_loudly += usize::from(matches!(report.outcome, Outcome::Failed { .. }));
+        self.points
+            .extend(report.hits.iter().flatten().map(|hit| hit.point));
+        for predicate in report.predicates.keys() {
+            *self.predicates.entry(*predicate).or_default() += 1;
+        }
+        if report.violations.is_empty() {
+            return;
+        }
+        self.broken_runs += 1;
+        if self.broken.len() < KEPT {
+            self.broken.push(Broken {
+                index,
+                scenario: scenario.clone(),
+                violations: report.violations,
+                trace: report.trace,
+            });
+        }
+    }
+
+    /// Takes another batch's in.
+    pub fn merge(&mut self, other: Self) {
+        self.runs += other.runs;
+        self.idle += other.idle;
+        self.failed_loudly += other.failed_loudly;
+        self.points.extend(other.points);
+        for (predicate, runs) in other.predicates {
+            *self.predicates.entry(predicate).or_default() += runs;
+        }
+        self.simulated += other.simulated;
+        self.broken.extend(other.broken);
+        self.broken.truncate(KEPT);
+        self.broken_runs += other.broken_runs;
+    }
+
+    /// What was come by, for people.
+    #[must_use]
+    pub fn table(&self, took: Duration) -> String {
+        use std::fmt::Write as _;
+        let all = Point::all();
+        let came_by = all.iter().filter(|point| self.points.contains(point)).count();
+        let mut out = format!(
+            "{:<44} {:>10}\n{:<44} {:>10}\n{:<44} {:>10}\n{:<44} {:>10}\n{:<44} {:>10.1}\n{:<44} {:>10.1}\n",
+            "runs",
+            self.runs,
+            "of these broken",
+            self.broken_runs,
+            "ended loudly, as their faults allow",
+            self.failed_loudly,
+            "points come by, of those there are",
+            format!("{came_by}/{}", all.len()),
+            "simulated hours",
+            self.simulated.as_secs_f64() / 3600.0,
+            "seconds",
+            took.as_secs_f64(),
+        );
+        for predicate in Predicate::ALL {
+            let runs = self.predicates.get(&predicate).copied().unwrap_or_default();
+            writeln!(out, "{:<44} {runs:>10}", predicate.to_string())
+                .expect("a text takes what is written to it");
+        }
+        out
+    }
+
+    /// How to see the first broken run again: a line, the scenario, the trace. `None` if all is well.
+    #[must_use]
+    pub fn complaint(&self) -> Option<String> {
+        let first = self.broken.first()?;
+        let scenario = first.scenario.to_json();
+        Some(format!(
+            "{} of {} runs are broken; the first shows:\n  {}\nto see it again: cargo run -p bigquery-sink-simulation -- \
+             --scenario '{scenario}'\n{}",
+            self.broken_runs,
+            self.runs,
+            first.violations.join("\n  "),
+            first.trace
+        ))
+    }
+}

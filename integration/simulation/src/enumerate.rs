@@ -1,0 +1,254 @@
+//! Every run of a kind, from what a run that nothing disturbs comes by: each is listed, none is drawn.
+
+use bigquery_write_emulator::faults::{Delivered, FaultAction, FaultPlan, FaultRule, Occurrence, Rpc};
+use bigquery_write_emulator::machine::Code;
+
+use crate::point::{Called, Hit, Point, When};
+use crate::run::run;
+use crate::scenario::{End, Incarnation, Scenario, StoreFault, StoreFaultKind};
+
+/// One run for each point that the calm run comes by: killed there, then let run again. What the dead process had sent
+/// arrives in one, and is lost in the next.
+#[must_use]
+pub fn crashes(calm: &Scenario) -> Vec<Scenario> {
+    let hits = hits(calm, 0);
+    let kill = |hit| [true, false].map(|loses_sent| with_end(calm, End::Kill { hit, loses_sent }));
+    (0..hits.len()).flat_map(kill).collect()
+}
+
+/// As [`crashes`], but each is back after a while, when the next process has begun, and goes on where it was.
+#[must_use]
+pub fn zombies(calm: &Scenario, ms: u64) -> Vec<Scenario> {
+    let hits = hits(calm, 0);
+    (0..hits.len())
+        .map(|hit| with_end(calm, End::Zombie { hit, ms }))
+        .collect()
+}
+
+/// A second kill at each point of the recovery from each of these kills, every `step`-th of them.
+#[must_use]
+pub fn crashes_in_recovery(first: &[Scenario], step: usize) -> Vec<Scenario> {
+    let mut pairs = Vec::new();
+    let mut skipped = 0;
+    for scenario in first {
+        let recovery = hits(scenario, 1).len();
+        for hit in 0..recovery {
+            skipped += 1;
+            if skipped % step != 0 {
+                continue;
+            }
+            let mut pair = scenario.clone();
+            let parallelism = pair.incarnations[pair.incarnations.len() - 1].parallelism;
+            pair.incarnations.truncate(1);
+            let loses_sent = skipped % 2 == 0;
+            pair.incarnations
+                .push(Incarnation::ending(parallelism, End::Kill { hit, loses_sent }));
+            pair.incarnations.push(Incarnation::new(parallelism));
+            pairs.push(pair);
+        }
+    }
+    pairs
+}
+
+/// One run for each call that the calm run makes and each thing that can happen to it.
+#[must_use]
+pub fn call_faults(calm: &Scenario) -> Vec<Scenario> {
+    let calls = calls(&hits(calm, 0));
+    let mut scenarios = Vec::new();
+    for (called, count) in calls {
+        for nth in 1..=count {
+            for action in actions(called) {
+                let rpc = match action {
+                    FaultAction::StaleEnd { .. } => Rpc::AppendRowsOpen,
+                    _ => called.rpc(),
+                };
+                let mut scenario = calm.clone();
+                scenario.faults.rules.push(rule(rpc, nth, action));
+                scenarios.push(scenario);
+            }
+        }
+    }
+    scenarios
+}
+
+/// One run for each operation of the store and each thing that can happen to it.
+#[must_use]
+pub fn store_faults(calm: &Scenario) -> Vec<Scenario> {
+    let mut seen = std::collections::BTreeMap::new();
+    let mut scenarios = Vec::new();
+    for hit in hits(calm, 0) {
+        let Point::Store(When::Before, op) = hit.point else {
+            continue;
+        };
+        let nth = seen.entry(op).or_insert(0);
+        *nth += 1;
+        for kind in StoreFaultKind::ALL.into_iter().filter(|kind| kind.suits(op)) {
+            let mut scenario = calm.clone();
+            scenario.store_faults.push(StoreFault { op, nth: *nth, kind });
+            scenarios.push(scenario);
+        }
+    }
+    scenarios
+}
+
+/// Each of these runs with a kill at every so many-th point besides.
+#[must_use]
+pub fn with_crashes(faulty: &[Scenario], step: usize) -> Vec<Scenario> {
+    let mut at = 0;
+    let mut scenarios = Vec::new();
+    for scenario in faulty {
+        for hit in 0..hits(scenario, 0).len() {
+            at += 1;
+            if at % step == 0 {
+                let loses_sent = (at / step) % 2 == 0;
+                scenarios.push(with_end(scenario, End::Kill { hit, loses_sent }));
+            }
+        }
+    }
+    scenarios
+}
+
+/// What can happen to a call, one of each kind (testing.md 7.2).
+#[must_use]
+pub fn actions(called: Called) -> Vec<FaultAction> {
+    let codes = [
+        Code::Aborted,
+        Code::Cancelled,
+        Code::DeadlineExceeded,
+        Code::Internal,
+        Code::ResourceExhausted,
+        Code::Unauthenticated,
+        Code::Unavailable,
+        Code::Unknown,
+    ];
+    let mut actions = Vec::new();
+    for code in codes {
+        let refuse = |in_band| FaultAction::Refuse {
+            code,
+            message: "simulated".to_owned(),
+            storage_error: None,
+            in_band,
+        };
+        actions.push(refuse(false));
+        if called == Called::AppendRows {
+            actions.push(refuse(true));
+        }
+    }
+    actions.extend([
+        FaultAction::LoseAnswer {
+            code: Code::Unavailable,
+        },
+        FaultAction::LoseAnswer { code: Code::Internal },
+        FaultAction::ApplyLate {
+            ms: 2_000,
+            code: Some(Code::Unavailable),
+        },
+        FaultAction::ApplyLate {
+            ms: 70_000,
+            code: None,
+        },
+        FaultAction::ApplyTwice {
+            answer: Delivered::First,
+        },
+        FaultAction::ApplyTwice {
+            answer: Delivered::Second,
+        },
+        FaultAction::Reset { applied: false },
+        FaultAction::Reset { applied: true },
+        FaultAction::GoAway {},
+        FaultAction::Delay { ms: 3_000 },
+        FaultAction::Stall { ms: None },
+        FaultAction::RecreateTable {},
+    ]);
+    if matches!(called, Called::AppendRows | Called::FlushRows) {
+        actions.push(FaultAction::ExpireStream {});
+    }
+    if called == Called::AppendRows {
+        actions.extend([
+            FaultAction::RowErrors {
+                rows: vec![0],
+                message: "simulated".to_owned(),
+            },
+            FaultAction::End {
+                code: Some(Code::Aborted),
+                message: "Closing the stream because it has been inactive for 600 seconds".to_owned(),
+                ok: false,
+            },
+            FaultAction::End {
+                code: None,
+                message: String::new(),
+                ok: true,
+            },
+            FaultAction::End {
+                code: None,
+                message: String::new(),
+                ok: false,
+            },
+            FaultAction::Slow {
+                bytes_per_second: 200,
+            },
+            FaultAction::StaleEnd {
+                ms: 5_000,
+                rows: None,
+            },
+            FaultAction::UpdatedSchema {},
+        ]);
+    }
+    actions
+}
+
+/// A rule for one occurrence.
+#[must_use]
+pub fn rule(rpc: Rpc, nth: u64, action: FaultAction) -> FaultRule {
+    FaultRule {
+        rpc,
+        table: None,
+        stream: None,
+        connection: None,
+        after_rows: None,
+        offset: None,
+        occurrence: Occurrence {
+            nth: Some(nth),
+            ..Occurrence::default()
+        },
+        action,
+    }
+}
+
+/// A plan of one rule for every call of a kind for so many times.
+#[must_use]
+pub fn repeated(rpc: Rpc, times: u64, action: FaultAction) -> FaultPlan {
+    let mut rule = rule(rpc, 1, action);
+    rule.occurrence = Occurrence {
+        times: Some(times),
+        ..Occurrence::default()
+    };
+    FaultPlan { rules: vec![rule] }
+}
+
+fn with_end(calm: &Scenario, end: End) -> Scenario {
+    let mut scenario = calm.clone();
+    let parallelism = scenario.incarnations[0].parallelism;
+    let after = scenario.incarnations.get(1).cloned();
+    scenario.incarnations = vec![
+        Incarnation::ending(parallelism, end),
+        after.unwrap_or_else(|| Incarnation::new(parallelism)),
+    ];
+    scenario
+}
+
+/// What the process comes by in this run.
+fn hits(scenario: &Scenario, process: usize) -> Vec<Hit> {
+    run(scenario).hits.get(process).cloned().unwrap_or_default()
+}
+
+fn calls(hits: &[Hit]) -> Vec<(Called, u64)> {
+    let count = |called| {
+        let of = hits
+            .iter()
+            .filter(|hit| hit.point == Point::Applied(called))
+            .count();
+        (called, of as u64)
+    };
+    Called::ALL.map(count).to_vec()
+}

@@ -1,0 +1,26 @@
+//! The real sink, the real host and the emulator in one process, on a clock that stands still unless all wait.
+//!
+//! A [`Scenario`] says what is read, which processes run one after the other, at which [`Point`] each is killed, and
+//! what goes wrong at BigQuery and in the checkpoint store. [`run()`] runs it and looks whether every row is visible
+//! exactly once, at every moment at which one becomes visible.
+
+mod batch;
+pub mod enumerate;
+mod expect;
+mod oracle;
+mod point;
+mod predicate;
+mod process;
+mod run;
+mod scenario;
+pub mod seed;
+pub mod shrink;
+mod supervisor;
+mod world;
+
+pub use batch::{Broken, Tally, run_all, run_until};
+pub use expect::Outcome;
+pub use point::{Called, Hit, Object, Point, StepKind, StoreOp, When};
+pub use predicate::Predicate;
+pub use run::{Report, run};
+pub use scenario::{End, Incarnation, Scenario, StoreFault, StoreFaultKind, Workload};

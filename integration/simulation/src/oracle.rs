@@ -1,0 +1,234 @@
+//! What must hold: while a run goes on, and at its end (testing.md 7.4; the numbers P1 to P14 are from there).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use arrow_array::cast::AsArray as _;
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{Array, RecordBatch};
+use bigquery_sink_pipeline::store::CheckpointInfo;
+use bigquery_sink_state::{CommitList, SubtaskState};
+
+use crate::world::short;
+
+/// What the store said is complete, ever.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Checkpoints {
+    known: BTreeSet<(u64, u64)>,
+    committed: BTreeSet<(u64, u64)>,
+    /// Exclusive end of what complete checkpoints cover, by stream.
+    covered: BTreeMap<String, u64>,
+    /// Rows that a confirmed commit says are visible.
+    confirmed_rows: u64,
+    /// The newest complete one: parallelism, and whether it is confirmed.
+    pub(crate) newest: Option<Newest>,
+}
+
+/// The newest complete checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Newest {
+    pub(crate) parallelism: u32,
+    pub(crate) committed: bool,
+    /// Nothing is left to read.
+    pub(crate) input_ended: bool,
+}
+
+/// What became visible, by stream, in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Published {
+    pub(crate) changes: Vec<(String, Range<u64>)>,
+}
+
+impl Checkpoints {
+    /// Takes over what is new; says so, and whether a line is a violation.
+    pub(crate) fn update(&mut self, listed: Vec<CheckpointInfo>) -> Vec<(bool, String)> {
+        let mut said = Vec::new();
+        for info in listed.iter().filter(|info| info.complete) {
+            let id = (info.lineage, info.epoch.0);
+            let manifest = match &info.manifest {
+                Ok(manifest) => manifest,
+                Err(error) => {
+                    // A torn write of a claim's manifest would be one; the host must refuse it.
+                    said.push((false, format!("checkpoint {id:?} cannot be read: {error}")));
+                    continue;
+                }
+            };
+            if self.known.insert(id) {
+                let mut rows = 0;
+                for subtask in &manifest.subtasks {
+                    // P14.
+                    if let Err(error) = SubtaskState::decode(&subtask.state) {
+                        said.push((true, format!("P14: a state of {id:?} cannot be read: {error}")));
+                    }
+                    match CommitList::decode(&subtask.commit) {
+                        Ok(list) => {
+                            rows += list.rows().0;
+                            self.cover(&list);
+                        }
+                        Err(error) => {
+                            said.push((
+                                true,
+                                format!("P14: a commit list of {id:?} cannot be read: {error}"),
+                            ));
+                        }
+                    }
+                }
+                said.push((false, format!("checkpoint {id:?} is complete with {rows} rows")));
+            }
+            if info.committed && self.committed.insert(id) {
+                self.confirmed_rows = manifest.rows_committed;
+                said.push((false, format!("checkpoint {id:?} is confirmed")));
+            }
+        }
+        self.newest = listed.iter().rev().find(|info| info.complete).and_then(|info| {
+            let manifest = info.manifest.as_ref().ok()?;
+            Some(Newest {
+                parallelism: manifest.parallelism,
+                committed: info.committed,
+                input_ended: manifest.input_ended,
+            })
+        });
+        said
+    }
+
+    fn cover(&mut self, list: &CommitList) {
+        for info in &list.0 {
+            let end = self.covered.entry(info.stream.0.clone()).or_default();
+            *end = (*end).max(info.flush_offset.next_offset().0);
+        }
+    }
+
+    pub(crate) fn covers(&self, stream: &str, to: u64) -> bool {
+        self.covered.get(stream).is_some_and(|end| to <= *end)
+    }
+}
+
+impl Published {
+    pub(crate) fn add(&mut self, stream: String, rows: Range<u64>) {
+        self.changes.push((stream, rows));
+    }
+}
+
+/// How much there must be at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// Every row of every subtask that was ever read.
+    Everything {
+        /// Rows of each.
+        rows: u64,
+        /// Subtasks of the process that read to the end.
+        parallelism: u32,
+    },
+    /// The run ended with an error that was to be expected: nothing doubled or wrong, and every confirmed row there.
+    WhatWasConfirmed,
+    /// The table was made anew in between: nothing doubled or wrong.
+    NothingTwice,
+}
+
+/// Looks at the table's rows, in the order in which they became visible; gives what is wrong.
+pub(crate) fn judge(
+    rows: &RecordBatch,
+    published: &Published,
+    checkpoints: &Checkpoints,
+    expected: Expected,
+) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut seen: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
+    let subtasks = rows.column(0).as_primitive::<Int64Type>();
+    let numbers = rows.column(1).as_primitive::<Int64Type>();
+    for at in 0..rows.num_rows() {
+        let (subtask, number) = (subtasks.value(at), numbers.value(at));
+        if !seen.entry(subtask).or_default().insert(number) {
+            wrong.push(format!("P2: row {number} of subtask {subtask} is visible twice"));
+        }
+        if let Some(problem) = value_problem(rows, at, subtask, number) {
+            wrong.push(format!("P3: row {number} of subtask {subtask}: {problem}"));
+        }
+    }
+    if expected != Expected::NothingTwice {
+        wrong.extend(order_problems(published, subtasks.values(), numbers.values()));
+    }
+    match expected {
+        Expected::Everything { rows, parallelism } => {
+            let width = i64::from(parallelism);
+            let all: BTreeSet<i64> = seen.keys().copied().chain(0..width).collect();
+            for subtask in all {
+                let found = seen.get(&subtask).map_or(0, BTreeSet::len) as u64;
+                let beyond = seen
+                    .get(&subtask)
+                    .and_then(BTreeSet::last)
+                    .is_some_and(|last| *last as u64 >= rows);
+                if found != rows || beyond {
+                    wrong.push(format!(
+                        "P1: {found} of {rows} rows of subtask {subtask} are visible"
+                    ));
+                }
+            }
+        }
+        Expected::WhatWasConfirmed => {
+            let found: usize = seen.values().map(BTreeSet::len).sum();
+            if (found as u64) < checkpoints.confirmed_rows {
+                wrong.push(format!(
+                    "P1: {found} rows are visible, and {} are confirmed",
+                    checkpoints.confirmed_rows
+                ));
+            }
+        }
+        Expected::NothingTwice => {}
+    }
+    wrong
+}
+
+/// P3: columns 2 and on are made from the first two by the query.
+fn value_problem(rows: &RecordBatch, at: usize, subtask: i64, number: i64) -> Option<String> {
+    let note = rows.column(2).as_string::<i32>();
+    let note = note.is_valid(at).then(|| note.value(at));
+    let expected = (number % 3 != 0).then(|| format!("row {number}"));
+    if note != expected.as_deref() {
+        return Some(format!("note is {note:?} and not {expected:?}"));
+    }
+    let half = rows.column(3).as_primitive::<Float64Type>().value(at);
+    if half != number as f64 / 2.0 {
+        return Some(format!("half is {half}"));
+    }
+    let pair = rows.column(4).as_list::<i32>().value(at);
+    let pair = pair.as_primitive::<Int64Type>();
+    if pair.values() != &[subtask, number] || pair.null_count() > 0 {
+        return Some(format!("pair is {pair:?}"));
+    }
+    None
+}
+
+/// P4: a stream's rows are in the order of their source; P8: each of its offsets once, from 0, without a gap.
+fn order_problems(published: &Published, subtasks: &[i64], numbers: &[i64]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut ends: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut last: BTreeMap<(&str, i64), i64> = BTreeMap::new();
+    let mut at = 0;
+    for (stream, rows) in &published.changes {
+        let end = ends.entry(stream).or_default();
+        if rows.start != *end {
+            wrong.push(format!("P8: {} goes from {end} to {}", short(stream), rows.start));
+        }
+        *end = rows.end;
+        for _ in rows.clone() {
+            let (Some(subtask), Some(number)) = (subtasks.get(at), numbers.get(at)) else {
+                wrong.push("P1: fewer rows are there than became visible".to_owned());
+                return wrong;
+            };
+            at += 1;
+            if let Some(before) = last.insert((stream, *subtask), *number)
+                && before >= *number
+            {
+                wrong.push(format!(
+                    "P4: {} has row {before} of subtask {subtask} before row {number}",
+                    short(stream)
+                ));
+            }
+        }
+    }
+    if at != subtasks.len() {
+        wrong.push("P2: more rows are there than became visible".to_owned());
+    }
+    wrong
+}

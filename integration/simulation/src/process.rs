@@ -1,0 +1,176 @@
+//! One process: the embedded host with the real sink, and every way out of it through its door.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arrow_schema::SchemaRef;
+use bigquery_sink::options::SinkOptions;
+use bigquery_sink::transport::Transport;
+use bigquery_sink::{BigQuerySink, Counters, Environment, Probe, SinkError, SinkOperator, Task};
+use bigquery_sink_pipeline::store::{StoreLocation, TakeOver};
+use bigquery_sink_pipeline::{Control, HostConfig, HostError, Pipeline, SinkFactory, Summary, run};
+use tokio::time::sleep;
+
+use crate::point::{Point, StepKind};
+use crate::scenario::{End, Incarnation, Workload};
+use crate::world::Site;
+
+/// Project, dataset, table.
+pub(crate) const TABLE: (&str, &str, &str) = ("sim", "proof", "rows");
+
+/// What is read and written: rows that carry their subtask and number, and values made of them.
+pub(crate) fn pipeline(workload: &Workload) -> Arc<Pipeline> {
+    // Parsed once: thousands of runs differ in everything else.
+    static PARSED: Mutex<BTreeMap<(u64, u64), Arc<Pipeline>>> = Mutex::new(BTreeMap::new());
+    let mut parsed = PARSED.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = parsed
+        .entry((workload.rows, workload.rate))
+        .or_insert_with(|| Arc::new(parse(workload)));
+    Arc::clone(found)
+}
+
+fn parse(workload: &Workload) -> Pipeline {
+    let Workload { rows, rate, .. } = workload;
+    let (project, dataset, table) = TABLE;
+    let sql = format!(
+        "CREATE TABLE source WITH (connector = 'impulse', event_rate = '{rate}', message_count = '{rows}');
+         CREATE TABLE rows WITH (
+             connector = 'bigquery', project = '{project}', dataset = '{dataset}', \"table\" = '{table}',
+             \"endpoint.grpc\" = 'http://127.0.0.1:1', \"endpoint.http\" = 'http://127.0.0.1:1',
+             \"write.append.linger\" = '20ms'
+         );
+         INSERT INTO rows SELECT
+             subtask_index AS subtask, counter AS number,
+             CASE WHEN counter % 3 = 0 THEN NULL ELSE concat('row ', CAST(counter AS TEXT)) END AS note,
+             CAST(counter AS DOUBLE) / 2 AS half,
+             make_array(subtask_index, counter) AS pair
+         FROM source;"
+    );
+    Pipeline::parse(&sql, Path::new("simulation.sql"))
+        .unwrap_or_else(|errors| panic!("the simulation's own pipeline is wrong: {errors}"))
+}
+
+/// A host about to run.
+pub(crate) struct Process<'a> {
+    pipeline: &'a Pipeline,
+    config: HostConfig,
+    sinks: Arc<Sinks>,
+    control: Control,
+    stop: Option<Duration>,
+}
+
+/// Makes the process's sinks.
+struct Sinks {
+    options: Arc<SinkOptions>,
+    environment: Environment,
+}
+
+impl<'a> Process<'a> {
+    pub(crate) fn new(
+        site: &Arc<Site>,
+        pipeline: &'a Pipeline,
+        incarnation: &Incarnation,
+        workload: &Workload,
+    ) -> Self {
+        let options = options(pipeline);
+        let environment = environment(site, &options);
+        Self {
+            pipeline,
+            config: config(site, incarnation, workload),
+            sinks: Arc::new(Sinks {
+                options: Arc::new(options),
+                environment,
+            }),
+            control: Control::new(),
+            stop: match incarnation.end {
+                End::Stop { ms } => Some(Duration::from_millis(ms)),
+                _ => None,
+            },
+        }
+    }
+
+    pub(crate) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.sinks.environment.counters)
+    }
+
+    /// Runs until it ends by itself. Dropping the future is the end of everything that the process does.
+    pub(crate) async fn run(self) -> Result<Summary, HostError> {
+        let shutdown = self.control.shutdown.clone();
+        let running = run(self.pipeline, self.config, self.sinks, self.control);
+        let Some(stop) = self.stop else {
+            return running.await;
+        };
+        tokio::pin!(running);
+        tokio::select! {
+            biased;
+            ended = &mut running => ended,
+            () = sleep(stop) => {
+                shutdown.cancel();
+                running.await
+            }
+        }
+    }
+}
+
+impl SinkFactory for Sinks {
+    fn create(&self, task: Task, columns: SchemaRef) -> Result<Box<dyn SinkOperator>, SinkError> {
+        Ok(Box::new(BigQuerySink::new(
+            Arc::clone(&self.options),
+            columns,
+            task,
+            self.environment.clone(),
+        )))
+    }
+}
+
+fn options(pipeline: &Pipeline) -> SinkOptions {
+    let given: Vec<(String, String)> = pipeline
+        .sink
+        .options
+        .iter()
+        .map(|option| (option.name.clone(), option.value.clone()))
+        .collect();
+    SinkOptions::parse(&given)
+        .unwrap_or_else(|problems| panic!("the simulation's own options are wrong: {problems:?}"))
+}
+
+fn environment(site: &Arc<Site>, options: &SinkOptions) -> Environment {
+    let from = Arc::clone(site);
+    let connector = tower::service_fn(move |_: http::Uri| {
+        let site = Arc::clone(&from);
+        async move {
+            site.door.pass().await;
+            site.world.connect(&site.door)
+        }
+    });
+    let endpoint = options.endpoints.grpc.clone();
+    let transport = Transport::with_connector(endpoint, connector, None, None)
+        .expect("a plaintext endpoint needs no certificate");
+    let probed = Arc::clone(site);
+    Environment {
+        transport,
+        tokens: None,
+        counters: Arc::default(),
+        probe: Probe::new(move |subtask, moment| probed.hit(Point::Command(moment), Some(subtask.0))),
+    }
+}
+
+fn config(site: &Arc<Site>, incarnation: &Incarnation, workload: &Workload) -> HostConfig {
+    let state = StoreLocation::parse("simulated").expect("a folder's name is a location");
+    let (clock, frozen) = (Arc::clone(site), Arc::clone(site));
+    HostConfig {
+        parallelism: incarnation.parallelism,
+        checkpoint_interval: Duration::from_millis(workload.checkpoint_ms),
+        store: Some(site.world.store(site)),
+        take_over: TakeOver::Refuse,
+        data: BTreeMap::new(),
+        wall_clock: Arc::new(move || u64::try_from(clock.world.now_ms()).unwrap_or_default() * 1000),
+        freeze: Some(Arc::new(move |step| {
+            let (kind, subtask) = StepKind::of(step);
+            frozen.hit(Point::Step(kind), subtask)
+        })),
+        ..HostConfig::new(state)
+    }
+}

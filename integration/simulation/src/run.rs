@@ -1,0 +1,181 @@
+//! Runs a scenario: one thread, one paused clock, real code between the doors.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use bigquery_sink_pipeline::Pipeline;
+use bigquery_write_emulator::catalog::{DatasetRef, TableRef};
+use bigquery_write_emulator::schema::Schema;
+use bigquery_write_emulator::{Config, Handle};
+use bigquery_write_proto::rows::table_schema_for;
+use tokio::time::{Instant, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+
+use crate::expect::{self, Outcome};
+use crate::oracle;
+use crate::point::Hit;
+use crate::predicate::Predicate;
+use crate::process::{TABLE, pipeline};
+use crate::scenario::Scenario;
+use crate::supervisor::Supervisor;
+use crate::world::{BEGIN_MS, World};
+
+/// P11: a run that takes longer does not converge. The longest budget of the sink (`quota.timeout`) is a quarter of an hour.
+const LIMIT: Duration = Duration::from_secs(2 * 3600);
+
+/// Whatever was closed is gone after so long.
+const SETTLING: Duration = Duration::from_secs(30);
+
+/// What a run showed.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What must not be.
+    pub violations: Vec<String>,
+    /// Every point, by process.
+    pub hits: Vec<Vec<Hit>>,
+    /// What happened of what must happen sometimes.
+    pub predicates: BTreeMap<Predicate, u64>,
+    /// Faults that came true.
+    pub faults_fired: u64,
+    /// Everything seen from outside, a line each; the same for each run of one scenario.
+    pub trace: String,
+    /// How long it took by the simulated clock.
+    pub simulated: Duration,
+}
+
+/// Runs it on this thread.
+///
+/// # Panics
+/// If the scenario's own parts do not fit together: a mistake of this project.
+#[must_use]
+pub fn run(scenario: &Scenario) -> Report {
+    watch_panics();
+    PANICS.set(0);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without drivers needs nothing of the system");
+    let mut report = runtime.block_on(simulate(scenario));
+    let panics = PANICS.get();
+    if panics > 0 {
+        report.violations.push(format!("{panics} panics"));
+    }
+    report
+}
+
+thread_local! {
+    /// A host takes a panic in a task for a failure and restarts; here it is one of ours.
+    static PANICS: Cell<u32> = const { Cell::new(0) };
+}
+
+fn watch_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            PANICS.set(PANICS.get() + 1);
+            before(info);
+        }));
+    });
+}
+
+async fn simulate(scenario: &Scenario) -> Report {
+    let begin = Instant::now();
+    let clock = Arc::new(move || BEGIN_MS + i64::try_from(begin.elapsed().as_millis()).unwrap_or(i64::MAX));
+    let config = Config {
+        clock: Some(clock),
+        seed: Some(1),
+        faults: scenario.faults.clone(),
+        latency_ms: scenario.workload.latency_ms,
+        ..Config::default()
+    };
+    let handle = Handle::new(&config).expect("the plan was checked when it was read");
+    let pipeline = pipeline(&scenario.workload);
+    make_table(&handle, &pipeline);
+    let (world, accepted) = World::new(handle.clone(), scenario);
+    let server = {
+        let handle = handle.clone();
+        tokio::spawn(async move {
+            handle
+                .serve(ReceiverStream::new(accepted), std::future::pending())
+                .await;
+        })
+    };
+    let tasks = tasks_at_rest().await;
+    let mut supervisor = Supervisor::new(Arc::clone(&world), &pipeline, scenario);
+    let outcome = timeout(LIMIT, supervisor.supervise()).await.unwrap_or_else(|_| {
+        world.violation(format_args!("P11: not at its end after {} s", LIMIT.as_secs()));
+        Outcome::Stuck
+    });
+    let simulated = world.elapsed();
+    supervisor.end().await;
+    let checkpoints = world.checkpoints();
+    match expect::expected(scenario, &outcome, &checkpoints) {
+        Err(violation) => world.violation(violation),
+        Ok(expected) => {
+            let rows = handle.rows(&table()).expect("the table was made");
+            for violation in oracle::judge(&rows, &world.published(), &checkpoints, expected) {
+                world.violation(violation);
+            }
+        }
+    }
+    check_leaks(&world, tasks).await;
+    server.abort();
+    world.close();
+    Report {
+        outcome,
+        violations: world.violations(),
+        hits: world.hits(),
+        predicates: world.predicates(),
+        faults_fired: world.faults_fired(),
+        trace: world.trace(),
+        simulated,
+    }
+}
+
+fn table() -> TableRef {
+    let (project, dataset, table) = TABLE;
+    TableRef::new(project, dataset, table)
+}
+
+fn make_table(handle: &Handle, pipeline: &Pipeline) {
+    let (project, dataset, _) = TABLE;
+    handle
+        .create_dataset(&DatasetRef::new(project, dataset), "")
+        .expect("the emulator is empty");
+    let schema = table_schema_for(&pipeline.sink.columns).expect("the query's columns fit BigQuery");
+    let schema = Schema::from_wire(&schema).expect("the schema is whole");
+    handle
+        .create_table(&table(), schema)
+        .expect("the dataset is empty");
+}
+
+async fn tasks_at_rest() -> usize {
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
+/// P12: nobody runs any more, and nothing of anybody is left.
+async fn check_leaks(world: &World, tasks: usize) {
+    // What a fault holds back or puts off is the fault's, not a leak.
+    world.handle.release();
+    tokio::time::sleep(SETTLING).await;
+    let left = tasks_at_rest().await;
+    let (calls, connections) = (world.handle.connections(), world.handle.transports());
+    if (left, calls, connections) != (tasks, 0, 0) {
+        world.violation(format_args!(
+            "P12: {left} tasks are left of {tasks}, {calls} calls and {connections} connections are open"
+        ));
+    }
+    let unread = world.unread_streams();
+    if unread > 0 {
+        world.saw(Predicate::ZombieRowsInvisible);
+    }
+}

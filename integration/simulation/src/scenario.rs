@@ -1,0 +1,183 @@
+//! One run as a value: what is read, who runs, who dies where, what goes wrong. A seed only makes one.
+
+use bigquery_write_emulator::faults::FaultPlan;
+use serde::{Deserialize, Serialize};
+
+use crate::point::StoreOp;
+
+/// A run, written and read as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Rows and checkpoints.
+    #[serde(default)]
+    pub workload: Workload,
+    /// Processes, one after the other; when all have ended too early, one more like the last is let run.
+    pub incarnations: Vec<Incarnation>,
+    /// What goes wrong at BigQuery.
+    #[serde(default)]
+    pub faults: FaultPlan,
+    /// What goes wrong in the checkpoint store.
+    #[serde(default)]
+    pub store_faults: Vec<StoreFault>,
+}
+
+/// What is read, and when checkpoints are taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// Rows of each subtask of the source.
+    pub rows: u64,
+    /// Rows a second of each subtask; they come in batches of a tenth of a second.
+    pub rate: u64,
+    /// Time from the end of one checkpoint to the begin of the next; 0 takes them back to back.
+    pub checkpoint_ms: u64,
+    /// Added round trip of every call.
+    #[serde(default)]
+    pub latency_ms: u64,
+}
+
+/// One process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Incarnation {
+    /// Subtasks.
+    pub parallelism: u32,
+    /// How it ends.
+    #[serde(default)]
+    pub end: End,
+}
+
+/// How a process ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum End {
+    /// When everything is read and published.
+    #[default]
+    Natural,
+    /// It is killed as it comes by its so many-th point, from 0.
+    Kill {
+        /// The point.
+        hit: usize,
+        /// What it had sent and BigQuery had not read is lost; otherwise it arrives.
+        #[serde(default)]
+        loses_sent: bool,
+    },
+    /// At its so many-th point it is cut off from BigQuery and store, the next process begins, and later it is back.
+    Zombie {
+        /// The point.
+        hit: usize,
+        /// For so long.
+        ms: u64,
+    },
+    /// It is told to stop with a checkpoint.
+    Stop {
+        /// After so long.
+        ms: u64,
+    },
+}
+
+/// One operation of the store that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoreFault {
+    /// Which operation.
+    pub op: StoreOp,
+    /// Which of those, over all processes, from 1.
+    pub nth: u64,
+    /// What happens.
+    pub kind: StoreFaultKind,
+}
+
+/// What happens to an operation of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StoreFaultKind {
+    /// Nothing is done, and an error said.
+    Refused,
+    /// It is done, and an error said.
+    AppliedThenError,
+    /// An error is said, and it is done ten seconds later.
+    Late,
+    /// The first half of the bytes is written, and an error said.
+    Torn,
+    /// It is done after ten seconds.
+    Slow,
+}
+
+impl Scenario {
+    /// A run that nothing disturbs.
+    #[must_use]
+    pub fn calm(parallelism: u32) -> Self {
+        Self {
+            workload: Workload::default(),
+            incarnations: vec![Incarnation::new(parallelism)],
+            ..Self::default()
+        }
+    }
+
+    /// As JSON on one line.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a scenario has text keys only")
+    }
+
+    /// Reads what [`Scenario::to_json`] wrote.
+    ///
+    /// # Errors
+    /// What serde says, or a fault plan that contradicts itself.
+    pub fn from_json(text: &str) -> Result<Self, String> {
+        let scenario: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        scenario.faults.check().map_err(|error| error.to_string())?;
+        if scenario.incarnations.is_empty() {
+            return Err("incarnations: name at least one".to_owned());
+        }
+        Ok(scenario)
+    }
+}
+
+impl Incarnation {
+    /// One that runs to its end.
+    #[must_use]
+    pub fn new(parallelism: u32) -> Self {
+        Self {
+            parallelism,
+            end: End::Natural,
+        }
+    }
+
+    /// One that ends so.
+    #[must_use]
+    pub fn ending(parallelism: u32, end: End) -> Self {
+        Self { parallelism, end }
+    }
+}
+
+impl Default for Workload {
+    /// Three batches and about as many checkpoints, an empty one at the end.
+    fn default() -> Self {
+        Self {
+            rows: 30,
+            rate: 100,
+            checkpoint_ms: 120,
+            latency_ms: 0,
+        }
+    }
+}
+
+impl StoreFaultKind {
+    /// Every kind.
+    pub const ALL: [Self; 5] = [
+        Self::Refused,
+        Self::AppliedThenError,
+        Self::Late,
+        Self::Torn,
+        Self::Slow,
+    ];
+
+    /// Whether the operation can go wrong so.
+    #[must_use]
+    pub fn suits(self, op: StoreOp) -> bool {
+        matches!(op, StoreOp::Put(_)) || !matches!(self, Self::Late | Self::Torn)
+    }
+}

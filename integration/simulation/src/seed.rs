@@ -1,0 +1,130 @@
+//! Scenarios drawn from a seed: three faults and more, kills and zombies, rescales. The seed makes the value and nothing else.
+
+use bigquery_write_emulator::faults::{FaultAction, Rpc};
+use bigquery_write_emulator::machine::Code;
+
+use crate::enumerate::{actions, rule};
+use crate::point::{Called, Object, StoreOp};
+use crate::scenario::{End, Incarnation, Scenario, StoreFault, StoreFaultKind, Workload};
+
+/// The scenario of a seed, always the same.
+#[must_use]
+pub fn scenario(seed: u64) -> Scenario {
+    let mut draw = Draw(seed);
+    let workload = Workload {
+        rows: 10 * draw.between(1, 6),
+        rate: 100,
+        checkpoint_ms: draw.pick(&[0, 40, 120, 300]),
+        latency_ms: draw.pick(&[0, 0, 3, 50]),
+    };
+    let mut incarnations = Vec::new();
+    for _ in 0..draw.between(1, 4) {
+        let parallelism = draw.between(1, 3) as u32;
+        incarnations.push(Incarnation::ending(parallelism, end(&mut draw)));
+    }
+    let mut scenario = Scenario {
+        workload,
+        incarnations,
+        ..Scenario::default()
+    };
+    for _ in 0..draw.between(1, 5) {
+        let (rpc, action) = call_fault(&mut draw);
+        let nth = draw.between(1, 12);
+        scenario.faults.rules.push(rule(rpc, nth, action));
+    }
+    for _ in 0..draw.between(0, 2) {
+        scenario.store_faults.push(store_fault(&mut draw));
+    }
+    scenario
+}
+
+fn end(draw: &mut Draw) -> End {
+    let hit = draw.between(0, 250) as usize;
+    match draw.between(0, 9) {
+        0..=4 => End::Kill {
+            hit,
+            loses_sent: draw.between(0, 1) == 1,
+        },
+        5..=7 => End::Zombie {
+            hit,
+            ms: draw.pick(&[100, 400, 5_000, 90_000]),
+        },
+        8 => End::Stop {
+            ms: draw.between(1, 800),
+        },
+        _ => End::Natural,
+    }
+}
+
+/// None that may end the job for good: a run of a seed must reach its end.
+fn call_fault(draw: &mut Draw) -> (Rpc, FaultAction) {
+    let called = draw.pick(&[
+        Called::AppendRows,
+        Called::AppendRows,
+        Called::AppendRows,
+        Called::FlushRows,
+        Called::FlushRows,
+        Called::CreateWriteStream,
+        Called::GetWriteStream,
+    ]);
+    let mut actions = actions(called);
+    actions.retain(|action| {
+        !matches!(
+            action,
+            FaultAction::RowErrors { .. }
+                | FaultAction::ExpireStream {}
+                | FaultAction::RecreateTable {}
+                | FaultAction::Refuse {
+                    code: Code::Unauthenticated,
+                    ..
+                }
+        )
+    });
+    let action = draw.pick(&actions);
+    let rpc = match action {
+        FaultAction::StaleEnd { .. } => Rpc::AppendRowsOpen,
+        _ => called.rpc(),
+    };
+    (rpc, action)
+}
+
+fn store_fault(draw: &mut Draw) -> StoreFault {
+    let object = draw.pick(&Object::ALL);
+    let op = draw.pick(&[
+        StoreOp::Put(object),
+        StoreOp::Put(object),
+        StoreOp::Read(object),
+        StoreOp::List,
+        StoreOp::Delete,
+    ]);
+    let kinds = StoreFaultKind::ALL
+        .into_iter()
+        .filter(|kind| kind.suits(op) && *kind != StoreFaultKind::Torn);
+    StoreFault {
+        op,
+        nth: draw.between(1, 12),
+        kind: draw.pick(&kinds.collect::<Vec<_>>()),
+    }
+}
+
+/// SplitMix64: a few lines, and the same numbers for ever, which a library's generator does not promise.
+struct Draw(u64);
+
+impl Draw {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Both ends included.
+    fn between(&mut self, least: u64, most: u64) -> u64 {
+        least + self.next() % (most - least + 1)
+    }
+
+    fn pick<T: Clone>(&mut self, of: &[T]) -> T {
+        of[self.between(0, of.len() as u64 - 1) as usize].clone()
+    }
+}

@@ -1,0 +1,217 @@
+//! Starts the scenario's processes one after the other, and buries the dead.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use bigquery_sink::Counters;
+use bigquery_sink_pipeline::store::StoreError;
+use bigquery_sink_pipeline::{HostError, Pipeline, Summary};
+use futures::future::LocalBoxFuture;
+use tokio::time::{sleep, timeout};
+
+use crate::expect::Outcome;
+use crate::predicate::Predicate;
+use crate::process::Process;
+use crate::scenario::{End, Incarnation, Scenario};
+use crate::world::{Site, World};
+
+/// A process is there again after so long.
+const RESTART: Duration = Duration::from_millis(250);
+
+/// So often a process that ended with an error is started again.
+const SUPERVISED: usize = 5;
+
+/// Zombies get so long to end, once the newest process has.
+const LAST_WORDS: Duration = Duration::from_secs(1800);
+
+/// Who runs, and who ran.
+pub(crate) struct Supervisor<'a> {
+    world: Arc<World>,
+    pipeline: &'a Pipeline,
+    scenario: &'a Scenario,
+    started: Vec<Started>,
+    /// Those alive, by their number; zombies too.
+    alive: Vec<(usize, LocalBoxFuture<'a, Ended>)>,
+}
+
+struct Started {
+    site: Arc<Site>,
+    counters: Arc<Counters>,
+}
+
+type Ended = Result<Summary, HostError>;
+
+impl<'a> Supervisor<'a> {
+    pub(crate) fn new(world: Arc<World>, pipeline: &'a Pipeline, scenario: &'a Scenario) -> Self {
+        Self {
+            world,
+            pipeline,
+            scenario,
+            started: Vec::new(),
+            alive: Vec::new(),
+        }
+    }
+
+    /// Until a process ends by itself, everything being read and published, or with an error that no restart mends.
+    pub(crate) async fn supervise(&mut self) -> Outcome {
+        let scenario = self.scenario;
+        let mut planned = scenario.incarnations.iter();
+        let mut next = Incarnation::new(1);
+        let mut supervised = 0;
+        let mut died = false;
+        loop {
+            match planned.next() {
+                Some(incarnation) => next = incarnation.clone(),
+                None => next.end = End::Natural,
+            }
+            self.start(&next);
+            match self.until_over().await {
+                None => {
+                    if died {
+                        self.world.saw(Predicate::RecoveryCrashed);
+                    }
+                    died = true;
+                }
+                // It was told to stop, perhaps before it had begun; the next goes on.
+                Some(Ok(_) | Err(HostError::Unconfirmed { .. } | HostError::StoppedUnread { .. }))
+                    if matches!(next.end, End::Stop { .. }) => {}
+                Some(Ok(_)) => return Outcome::Complete,
+                Some(Err(error)) => {
+                    supervised += 1;
+                    if !error.restart_may_help() || supervised > SUPERVISED {
+                        return Outcome::failed(&error);
+                    }
+                }
+            }
+            sleep(RESTART).await;
+        }
+    }
+
+    /// Lets zombies end, drops whoever is left.
+    pub(crate) async fn end(mut self) {
+        let all = async { while self.next_end().await.is_some() {} };
+        // One that waits for ever, behind a door or in a fault, is dropped.
+        timeout(LAST_WORDS, all).await.ok();
+        for (index, process) in std::mem::take(&mut self.alive) {
+            let door = &self.started[index].site.door;
+            door.kill(true);
+            drop(process);
+            door.bury();
+        }
+        for started in &self.started {
+            self.count(&started.counters);
+        }
+    }
+
+    fn start(&mut self, incarnation: &Incarnation) {
+        let parallelism = incarnation.parallelism;
+        let site = self.world.site(incarnation.end);
+        site.note(format_args!("starts with {parallelism} subtasks"));
+        if let Some(newest) = self.world.checkpoints().newest
+            && !newest.committed
+            && newest.parallelism != parallelism
+        {
+            self.world.saw(Predicate::CommitAfterRescale);
+        }
+        let process = Process::new(&site, self.pipeline, incarnation, &self.scenario.workload);
+        let counters = process.counters();
+        self.alive.push((site.index, Box::pin(process.run())));
+        self.started.push(Started { site, counters });
+    }
+
+    /// Until the newest process ends, is killed, or is cut off; `None` for the latter two.
+    async fn until_over(&mut self) -> Option<Ended> {
+        let newest = self.started.len() - 1;
+        let site = Arc::clone(&self.started[newest].site);
+        loop {
+            tokio::select! {
+                biased;
+                () = site.door.closed() => {
+                    match site.end {
+                        End::Zombie { ms, .. } => bring_back(site, ms),
+                        _ => {
+                            self.alive.retain(|(index, _)| *index != newest);
+                            site.door.bury();
+                        }
+                    }
+                    return None;
+                }
+                ended = self.next_end() => match ended {
+                    Some((index, ended)) if index == newest => return Some(ended),
+                    Some(_) => {}
+                    None => return None,
+                },
+            }
+        }
+    }
+
+    /// The next process to end by itself; `None` if none is alive.
+    async fn next_end(&mut self) -> Option<(usize, Ended)> {
+        let ended = poll_fn(|context| {
+            for at in 0..self.alive.len() {
+                let (index, process) = &mut self.alive[at];
+                if let Poll::Ready(ended) = process.as_mut().poll(context) {
+                    let index = *index;
+                    drop(self.alive.remove(at));
+                    return Poll::Ready(Some((index, ended)));
+                }
+            }
+            if self.alive.is_empty() {
+                Poll::Ready(None)
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+        if let Some((index, ended)) = &ended {
+            self.note_end(*index, ended);
+        }
+        ended
+    }
+
+    fn note_end(&self, index: usize, ended: &Ended) {
+        let site = &self.started[index].site;
+        let error = match ended {
+            Ok(summary) => {
+                return site.note(format_args!(
+                    "ends: {} read, {} committed, {} checkpoints, {} restarts",
+                    summary.rows_read, summary.rows_committed, summary.checkpoints, summary.restarts
+                ));
+            }
+            Err(error) => error,
+        };
+        site.note(format_args!("ends with an error: {error}"));
+        let superseded = matches!(
+            error,
+            HostError::Store(StoreError::Superseded { .. } | StoreError::ClaimLost { .. })
+        );
+        if superseded && index + 1 < self.started.len() {
+            self.world.saw(Predicate::ZombieSuperseded);
+        }
+    }
+
+    fn count(&self, counters: &Counters) {
+        let counted = [
+            (&counters.own_resends_stored, Predicate::OwnResendStored),
+            (&counters.streams_left, Predicate::StreamLeft),
+            (&counters.stale_answers_dropped, Predicate::StaleAnswerDropped),
+            (&counters.echoes_discarded, Predicate::EchoDiscarded),
+        ];
+        for (counter, predicate) in counted {
+            if counter.load(Ordering::Relaxed) > 0 {
+                self.world.saw(predicate);
+            }
+        }
+    }
+}
+
+fn bring_back(site: Arc<Site>, ms: u64) {
+    tokio::spawn(async move {
+        sleep(Duration::from_millis(ms)).await;
+        site.note("is back");
+        site.door.open();
+    });
+}

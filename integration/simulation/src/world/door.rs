@@ -1,0 +1,220 @@
+//! The one way out of a process: its connections to BigQuery and to the store go through here, and stop here.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::sync::Notify;
+
+/// Bytes that one direction of a connection holds.
+const PIPE: usize = 1 << 18;
+
+/// A process's door, cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Door(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    state: Mutex<State>,
+    died: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    passage: Passage,
+    waiting: Vec<Waker>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Passage {
+    #[default]
+    Open,
+    /// Nothing passes until it is opened again.
+    Held,
+    /// Nothing passes any more, and nothing is said.
+    Dead { loses_sent: bool },
+    /// What is left of the process is told so, and goes.
+    Buried { loses_sent: bool },
+}
+
+impl Door {
+    /// Nothing passes any more: the process is dead, whatever its tasks still do.
+    pub(crate) fn kill(&self, loses_sent: bool) {
+        self.set(Passage::Dead { loses_sent });
+        self.0.died.notify_one();
+    }
+
+    /// The process was dropped; connections that nobody holds any more end.
+    pub(crate) fn bury(&self) {
+        let loses_sent = self.passage().loses_sent();
+        self.set(Passage::Buried { loses_sent });
+    }
+
+    /// Nothing passes for now.
+    pub(crate) fn hold(&self) {
+        self.set(Passage::Held);
+        self.0.died.notify_one();
+    }
+
+    /// Everything passes again.
+    pub(crate) fn open(&self) {
+        self.set(Passage::Open);
+    }
+
+    /// Waits until it is killed or held.
+    pub(crate) async fn closed(&self) {
+        self.0.died.notified().await;
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.passage().is_over()
+    }
+
+    /// Waits while nothing passes; for ever behind a dead process's door.
+    pub(crate) async fn pass(&self) {
+        if std::future::poll_fn(|context| self.poll_open(context))
+            .await
+            .is_err()
+        {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// A connection from this process: its own end and the server's.
+    pub(crate) fn connection(&self) -> (Inside, Outside) {
+        let (ours, theirs) = tokio::io::duplex(PIPE);
+        let inside = Inside {
+            pipe: ours,
+            door: self.clone(),
+        };
+        let outside = Outside {
+            pipe: theirs,
+            door: self.clone(),
+        };
+        (inside, outside)
+    }
+
+    fn set(&self, passage: Passage) {
+        let mut state = self.state();
+        if state.passage.is_over() && !matches!(passage, Passage::Buried { .. }) {
+            return;
+        }
+        state.passage = passage;
+        for waker in state.waiting.drain(..) {
+            waker.wake();
+        }
+    }
+
+    fn passage(&self) -> Passage {
+        self.state().passage
+    }
+
+    fn poll_open(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
+        let mut state = self.state();
+        match state.passage {
+            Passage::Open => return Poll::Ready(Ok(())),
+            Passage::Buried { .. } => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            Passage::Held | Passage::Dead { .. } => {}
+        }
+        if !state.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            state.waiting.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Passage {
+    fn is_over(self) -> bool {
+        matches!(self, Self::Dead { .. } | Self::Buried { .. })
+    }
+
+    fn loses_sent(self) -> bool {
+        matches!(
+            self,
+            Self::Dead { loses_sent: true } | Self::Buried { loses_sent: true }
+        )
+    }
+}
+
+/// The process's end of a connection.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    pipe: DuplexStream,
+    door: Door,
+}
+
+/// The server's end.
+#[derive(Debug)]
+pub(crate) struct Outside {
+    pipe: DuplexStream,
+    door: Door,
+}
+
+impl AsyncRead for Inside {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.door.poll_open(context))?;
+        Pin::new(&mut self.pipe).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for Inside {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.door.poll_open(context))?;
+        Pin::new(&mut self.pipe).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.door.poll_open(context))?;
+        Pin::new(&mut self.pipe).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.door.poll_open(context))?;
+        Pin::new(&mut self.pipe).poll_shutdown(context)
+    }
+}
+
+impl AsyncRead for Outside {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.door.passage().loses_sent() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        Pin::new(&mut self.pipe).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for Outside {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.pipe).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,234 @@
+//! The checkpoint store's objects: in memory, outliving every process, and failing as the scenario says.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+
+use super::watch::Site;
+use crate::point::{Object, Point, StoreOp, When};
+use crate::scenario::{StoreFault, StoreFaultKind};
+
+/// How long an operation takes. Not nothing: empty checkpoints back to back would keep the clock from ever moving.
+const ROUND_TRIP: Duration = Duration::from_millis(1);
+
+/// How long something takes that comes late.
+const LATE: Duration = Duration::from_secs(10);
+
+/// What all processes share.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Objects {
+    pub(crate) inner: InMemory,
+    plan: Arc<Mutex<Plan>>,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    faults: Vec<StoreFault>,
+    seen: BTreeMap<StoreOp, u64>,
+    fired: u64,
+}
+
+/// The store as one process reaches it.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    objects: Objects,
+    site: Arc<Site>,
+}
+
+impl Objects {
+    pub(crate) fn new(faults: Vec<StoreFault>) -> Self {
+        Self {
+            inner: InMemory::new(),
+            plan: Arc::new(Mutex::new(Plan {
+                faults,
+                ..Plan::default()
+            })),
+        }
+    }
+
+    pub(crate) fn reached(&self, site: Arc<Site>) -> Reached {
+        Reached {
+            objects: self.clone(),
+            site,
+        }
+    }
+
+    /// How many faults came true.
+    pub(crate) fn fired(&self) -> u64 {
+        self.plan().fired
+    }
+
+    fn fault(&self, op: StoreOp) -> Option<StoreFaultKind> {
+        let mut plan = self.plan();
+        let seen = plan.seen.entry(op).or_default();
+        *seen += 1;
+        let nth = *seen;
+        let fault = plan
+            .faults
+            .iter()
+            .find(|fault| fault.op == op && fault.nth == nth)
+            .copied();
+        plan.fired += u64::from(fault.is_some());
+        fault.map(|fault| fault.kind)
+    }
+
+    fn plan(&self) -> std::sync::MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reached {
+    /// One operation: the points before and after it, and what goes wrong with it. A put that is late is the caller's to do.
+    async fn operation<T>(&self, op: StoreOp, what: &str, act: impl Future<Output = Result<T>>) -> Result<T> {
+        self.enter(op).await;
+        let fault = self.objects.fault(op);
+        self.site.note(format_args!("store {op:?} {what}{}", told(fault)));
+        let result = match fault {
+            Some(StoreFaultKind::Refused) => Err(lost()),
+            Some(StoreFaultKind::Slow) => {
+                tokio::time::sleep(LATE).await;
+                self.site.door.pass().await;
+                act.await
+            }
+            Some(StoreFaultKind::AppliedThenError) => act.await.and(Err(lost())),
+            None | Some(StoreFaultKind::Late | StoreFaultKind::Torn) => act.await,
+        };
+        self.leave(op).await;
+        result
+    }
+
+    async fn enter(&self, op: StoreOp) {
+        self.site.door.pass().await;
+        self.site.stop_at(Point::Store(When::Before, op), None).await;
+        tokio::time::sleep(ROUND_TRIP).await;
+        self.site.door.pass().await;
+    }
+
+    async fn leave(&self, op: StoreOp) {
+        self.site.stop_at(Point::Store(When::After, op), None).await;
+        self.site.door.pass().await;
+    }
+
+    /// What was put may be a claim, which makes a checkpoint complete.
+    async fn put(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        let put = self.objects.inner.put_opts(path, payload, options).await;
+        self.site.world.store_changed();
+        put
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Reached {
+    async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        let name = path.filename().unwrap_or_default();
+        let op = StoreOp::Put(Object::of(name));
+        self.enter(op).await;
+        let fault = self.objects.fault(op);
+        self.site.note(format_args!("store {op:?} {name}{}", told(fault)));
+        let result = match fault {
+            None => self.put(path, payload, options).await,
+            Some(StoreFaultKind::Refused) => Err(lost()),
+            Some(StoreFaultKind::AppliedThenError) => self.put(path, payload, options).await.and(Err(lost())),
+            Some(StoreFaultKind::Torn) => {
+                let bytes = bytes::Bytes::from(payload);
+                let half = bytes.slice(..bytes.len() / 2);
+                self.put(path, half.into(), options).await.and(Err(lost()))
+            }
+            Some(StoreFaultKind::Slow) => {
+                tokio::time::sleep(LATE).await;
+                self.site.door.pass().await;
+                self.put(path, payload, options).await
+            }
+            Some(StoreFaultKind::Late) => {
+                let (objects, world) = (self.objects.clone(), Arc::clone(&self.site.world));
+                let path = path.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(LATE).await;
+                    let put = objects.inner.put_opts(&path, payload, options).await;
+                    world.note(format_args!("store: late put of {path}: {}", put.is_ok()));
+                    world.store_changed();
+                });
+                Err(lost())
+            }
+        };
+        self.leave(op).await;
+        result
+    }
+
+    async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
+        let name = path.filename().unwrap_or_default();
+        let op = StoreOp::Read(Object::of(name));
+        self.operation(op, name, self.objects.inner.get_opts(path, options))
+            .await
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        let what = prefix.map_or("", |prefix| prefix.as_ref());
+        self.operation(
+            StoreOp::List,
+            what,
+            self.objects.inner.list_with_delimiter(prefix),
+        )
+        .await
+    }
+
+    fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        let (objects, site) = (self.objects.clone(), Arc::clone(&self.site));
+        let deleted = paths.then(move |path| {
+            let reached = objects.reached(Arc::clone(&site));
+            async move {
+                let path = path?;
+                let name = path.filename().unwrap_or_default().to_owned();
+                let one = futures::stream::iter([Ok(path.clone())]).boxed();
+                let mut deleting = reached.objects.inner.delete_stream(one);
+                let act = async { deleting.next().await.unwrap_or(Ok(path)) };
+                reached.operation(StoreOp::Delete, &name, act).await
+            }
+        });
+        deleted.boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.objects.inner.list(prefix)
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        path: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.objects.inner.put_multipart_opts(path, options).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.objects.inner.copy_opts(from, to, options).await
+    }
+}
+
+impl fmt::Display for Reached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("simulated store")
+    }
+}
+
+fn told(fault: Option<StoreFaultKind>) -> String {
+    fault.map(|fault| format!(" ({fault:?})")).unwrap_or_default()
+}
+
+fn lost() -> Error {
+    Error::Generic {
+        store: "simulation",
+        source: "connection reset".into(),
+    }
+}

@@ -1,0 +1,65 @@
+//! One process's place: its door, the points it comes by, and the one at which it ends.
+
+use std::fmt;
+use std::future::pending;
+use std::sync::Arc;
+
+use super::World;
+use super::door::Door;
+use crate::point::{Hit, Point};
+use crate::scenario::End;
+
+/// A process in the world.
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) world: Arc<World>,
+    pub(crate) index: usize,
+    pub(crate) door: Door,
+    pub(crate) end: End,
+}
+
+impl Site {
+    pub(super) fn new(world: Arc<World>, index: usize, end: End) -> Self {
+        Self {
+            world,
+            index,
+            door: Door::default(),
+            end,
+        }
+    }
+
+    /// The process comes by a point; true if it is dead there.
+    pub(crate) fn hit(&self, point: Point, subtask: Option<u32>) -> bool {
+        if self.door.is_dead() {
+            return true;
+        }
+        let hit = Hit { point, subtask };
+        let at = self.world.record_hit(self.index, hit);
+        self.note(format_args!("#{at} {hit}"));
+        match self.end {
+            End::Kill { hit, loses_sent } if hit == at => {
+                self.note("is killed");
+                self.door.kill(loses_sent);
+                true
+            }
+            End::Zombie { hit, .. } if hit == at => {
+                self.note("is cut off");
+                self.door.hold();
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// As [`Site::hit`]; the dead stand still.
+    pub(crate) async fn stop_at(&self, point: Point, subtask: Option<u32>) {
+        if self.hit(point, subtask) {
+            pending::<()>().await;
+        }
+    }
+
+    pub(crate) fn note(&self, what: impl fmt::Display) {
+        self.world
+            .note(format_args!("process {}: {what}", self.index + 1));
+    }
+}

@@ -1,0 +1,108 @@
+//! Every run of a kind. Each batch says how many there are, and runs them all.
+
+use std::time::Instant;
+
+use bigquery_sink_simulation::enumerate::{
+    call_faults, crashes, crashes_in_recovery, store_faults, with_crashes, zombies,
+};
+use bigquery_sink_simulation::{Incarnation, Outcome, Point, Predicate, Scenario, Tally, run, run_all, seed};
+
+use super::say;
+
+#[test]
+fn a_run_that_nothing_disturbs_publishes_everything() {
+    for parallelism in 1..=3 {
+        let report = run(&Scenario::calm(parallelism));
+        assert_eq!(report.violations, [""; 0], "{}", report.trace);
+        assert_eq!(report.outcome, Outcome::Complete);
+    }
+}
+
+/// A calm run of one parallelism, gone on with another.
+fn rescaled(before: u32, after: u32) -> Scenario {
+    Scenario {
+        incarnations: vec![Incarnation::new(before), Incarnation::new(after)],
+        ..Scenario::default()
+    }
+}
+
+/// Runs a batch whole.
+fn all(total: &mut Tally, what: &str, scenarios: &[Scenario]) {
+    let began = Instant::now();
+    let tally = run_all(scenarios);
+    say(&format!(
+        "{what}: {} of {} run, {} ended loudly as their faults allow, {} in which no fault came true, {:.1} s",
+        tally.runs,
+        scenarios.len(),
+        tally.failed_loudly,
+        tally.idle,
+        began.elapsed().as_secs_f64()
+    ));
+    if let Some(complaint) = tally.complaint() {
+        panic!("{what}: {complaint}");
+    }
+    total.merge(tally);
+}
+
+#[test]
+fn every_point_every_fault_every_pair() {
+    let began = Instant::now();
+    let mut total = Tally::default();
+    for (before, after) in [(1, 1), (2, 2), (1, 3), (3, 1)] {
+        let calm = rescaled(before, after);
+        let name = format!("{before} to {after} subtasks");
+        let kills = crashes(&calm);
+        all(&mut total, &format!("a kill at every point, {name}"), &kills);
+        all(
+            &mut total,
+            &format!("a zombie at every point, {name}"),
+            &zombies(&calm, 5_000),
+        );
+    }
+    let calm = Scenario::calm(1);
+    let (kills, calls, stores) = (crashes(&calm), call_faults(&calm), store_faults(&calm));
+    all(
+        &mut total,
+        "every call and what can happen to it, 1 subtask",
+        &calls,
+    );
+    all(
+        &mut total,
+        "every call and what can happen to it, 2 subtasks",
+        &call_faults(&Scenario::calm(2)),
+    );
+    all(
+        &mut total,
+        "every operation of the store and what can happen to it",
+        &stores,
+    );
+    all(
+        &mut total,
+        "a kill in the recovery from every kill, each 37th",
+        &crashes_in_recovery(&kills, 37),
+    );
+    all(
+        &mut total,
+        "a kill besides a fault of a call, each 41st",
+        &with_crashes(&calls, 41),
+    );
+    all(
+        &mut total,
+        "a kill besides a fault of the store, each 41st",
+        &with_crashes(&stores, 41),
+    );
+    let seeds: Vec<_> = (0..400).map(seed::scenario).collect();
+    all(&mut total, "seeds with three faults and more", &seeds);
+    say(&total.table(began.elapsed()));
+    let missed: Vec<_> = Point::all()
+        .into_iter()
+        .filter(|point| !total.points.contains(point))
+        .map(|point| point.to_string())
+        .collect();
+    let never: Vec<_> = Predicate::ALL
+        .into_iter()
+        .filter(|predicate| !total.predicates.contains_key(predicate))
+        .map(|predicate| predicate.to_string())
+        .collect();
+    assert_eq!((missed, never), (vec![], vec![]), "never come by, never true");
+}
