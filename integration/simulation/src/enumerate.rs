@@ -100,7 +100,7 @@ pub fn with_crashes(faulty: &[Scenario], step: usize) -> Vec<Scenario> {
         for hit in 0..hits(scenario, 0).len() {
             at += 1;
             if at % step == 0 {
-                let loses_sent = (at / step) % 2 == 0;
+                let loses_sent = (at / step).is_multiple_of(2);
                 scenarios.push(with_end(scenario, End::Kill { hit, loses_sent }));
             }
         }

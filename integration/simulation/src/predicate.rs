@@ -11,7 +11,7 @@ pub enum Predicate {
     FlushedAlready,
     /// A stream was left in the middle of an epoch (invariant 7).
     StreamLeft,
-    /// An answer or a loss of an older connection, or of a stream that was left, was dropped (invariants 7 and 8).
+    /// A connection was given up that still owed answers, which then are not heard (invariants 7 and 8).
     StaleAnswerDropped,
     /// A request behind a failed one was answered OUT_OF_RANGE and sent again (invariant 6).
     EchoDiscarded,

@@ -346,6 +346,14 @@ impl Driver {
         Ok(())
     }
 
+    /// Ends a call that may still owe answers.
+    fn give_up(&mut self, connection: Generation) {
+        if let Some(open) = self.connections.get(&connection) {
+            Counters::add(&self.counters.stale_answers_dropped, open.unanswered.len() as u64);
+        }
+        self.drop_connection(connection);
+    }
+
     fn drop_connection(&mut self, connection: Generation) {
         if let Some(open) = self.connections.remove(&connection) {
             open.abort.abort();
@@ -368,7 +376,7 @@ impl Driver {
         match command {
             Command::CreateStream { lane } => self.create_stream(lane),
             Command::Connect { connection, stream } => self.connect(connection, &stream)?,
-            Command::Disconnect { connection } => self.drop_connection(connection),
+            Command::Disconnect { connection } => self.give_up(connection),
             Command::Append {
                 connection,
                 request,

@@ -79,7 +79,7 @@ pub struct Counters {
     pub reconnects: AtomicU64,
     /// Requests sent again.
     pub retries: AtomicU64,
-    /// Answers and losses of older connections that were dropped.
+    /// Answers of older connections that were dropped, and those that connections still owed when they were given up.
     pub stale_answers_dropped: AtomicU64,
     /// Answers behind a failed request that were dropped; the requests are sent again.
     pub echoes_discarded: AtomicU64,

@@ -1,6 +1,6 @@
 //! The checkpoint store's objects: in memory, outliving every process, and failing as the scenario says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use object_store::{
 
 use super::watch::Site;
 use crate::point::{Object, Point, StoreOp, When};
+use crate::predicate::Predicate;
 use crate::scenario::{StoreFault, StoreFaultKind};
 
 /// How long an operation takes. Not nothing: empty checkpoints back to back would keep the clock from ever moving.
@@ -37,6 +38,8 @@ struct Plan {
     faults: Vec<StoreFault>,
     seen: BTreeMap<StoreOp, u64>,
     fired: u64,
+    /// Objects that were put, while the answer was lost.
+    unheard: BTreeSet<String>,
 }
 
 /// The store as one process reaches it.
@@ -139,7 +142,10 @@ impl ObjectStore for Reached {
         let result = match fault {
             None => self.put(path, payload, options).await,
             Some(StoreFaultKind::Refused) => Err(lost()),
-            Some(StoreFaultKind::AppliedThenError) => self.put(path, payload, options).await.and(Err(lost())),
+            Some(StoreFaultKind::AppliedThenError) => {
+                self.objects.plan().unheard.insert(name.to_owned());
+                self.put(path, payload, options).await.and(Err(lost()))
+            }
             Some(StoreFaultKind::Torn) => {
                 let bytes = bytes::Bytes::from(payload);
                 let half = bytes.slice(..bytes.len() / 2);
@@ -169,6 +175,9 @@ impl ObjectStore for Reached {
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         let name = path.filename().unwrap_or_default();
         let op = StoreOp::Read(Object::of(name));
+        if self.objects.plan().unheard.remove(name) {
+            self.site.world.saw(Predicate::PutFoundApplied);
+        }
         self.operation(op, name, self.objects.inner.get_opts(path, options))
             .await
     }
