@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// One to four sections, compared one after the other as unsigned numbers.
 ///
-/// UNCONFIRMED: of two where one is the beginning of the other, the longer is greater.
+/// UNCONFIRMED: of two where one is the beginning of the other, the longer is greater, unless both are
+/// [padded](Self::padded).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Sequence(Vec<u64>);
 
@@ -18,6 +19,13 @@ impl Sequence {
         };
         let sections: Vec<u64> = text.split('/').map(section).collect::<Option<_>>()?;
         (sections.len() <= 4).then_some(Self(sections))
+    }
+
+    /// With zero for each section that it lacks.
+    #[must_use]
+    pub fn padded(mut self) -> Self {
+        self.0.resize(4, 0);
+        self
     }
 }
 

@@ -3,6 +3,7 @@
 use bigquery_write_proto::wire::{
     AppendRowsRequest, AppendRowsResponse, TableSchema,
     append_rows_response::{AppendResult, Response},
+    storage_error::StorageErrorCode,
 };
 use prost::Message;
 
@@ -14,10 +15,11 @@ use super::delivery::{Delivery, Passage};
 use super::effect::Effect;
 use super::history::Call;
 use super::names::{self, Target};
-use super::refusal::{Refusal, known};
+use super::refusal::{Code, Refusal, known};
 use super::stream::StreamKind;
 use crate::catalog::Millis;
 use crate::faults::{Delivered, Fate, Fired, Rpc, StaleEnd};
+use crate::rows;
 
 /// Something to send on an `AppendRows` call.
 #[derive(Clone, Debug, PartialEq)]
@@ -266,6 +268,10 @@ impl Machine {
             if let Some(id) = id {
                 self.charge_connection(id, &target.table)?;
                 self.attach(now, id, target, outputs)?;
+                if self.switches.open_renews_life && !target.default {
+                    let stream = target.name.clone();
+                    self.apply(&Effect::StreamUsed { stream, at_ms: now })?;
+                }
             }
             connection.opened = true;
         }
@@ -358,9 +364,9 @@ impl Machine {
         &self,
         target: &Target,
         (end, believed): (u64, u64),
-        offset: Option<i64>,
+        request: &AppendRowsRequest,
     ) -> Result<(), Refusal> {
-        let Some(received) = offset else {
+        let Some(received) = request.offset else {
             return if self.keeps(Behaviour::AppendsWithoutOffset) {
                 Ok(())
             } else {
@@ -372,7 +378,9 @@ impl Machine {
                 known::offset_beyond(&target.name, believed, received)
             }
             Ok(offset) if offset < end && self.keeps(Behaviour::OffsetBelowEndExists) => {
-                known::offset_within(&target.name, end, received)
+                let count = request.rows.as_ref().map_or(0, rows::count);
+                let straddles = offset.saturating_add(count) > end;
+                self.within(&target.name, end, received, straddles)
             }
             Ok(_) => return Ok(()),
             Err(_) if self.keeps(Behaviour::NegativeOffsetInvalid) => {
@@ -382,6 +390,21 @@ impl Machine {
             Err(_) => known::offset_within(&target.name, end, received),
         };
         Err(refusal)
+    }
+
+    /// write-api.md 2.1: an append that begins before the end. What of one that reaches beyond it is INFERRED, a switch.
+    fn within(&self, stream: &str, end: u64, received: i64, straddles: bool) -> Refusal {
+        let refusal = known::offset_within(stream, end, received);
+        let code = self.switches.straddling_resend;
+        if !straddles || code == refusal.code {
+            return refusal;
+        }
+        let out_of_range = (StorageErrorCode::OffsetOutOfRange, stream.to_owned());
+        Refusal {
+            code,
+            storage: (code == Code::OutOfRange).then_some(out_of_range),
+            ..refusal
+        }
     }
 
     /// Of which time those who append know a table's columns.

@@ -132,6 +132,8 @@ behaviours! {
     // Quotas (write-api.md 4).
     /// CreateWriteStream has a quota.
     CreatesLimited,
+    /// Live streams have one where it is set.
+    LiveStreamsLimited,
     /// Connections have a quota.
     ConnectionsLimited,
     /// Those in one location do not use up that of another.

@@ -201,6 +201,11 @@ fn order(
             .filter(|texts| texts.is_valid(row))
             .map(|texts| texts.value(row));
         let sequence = text.and_then(Sequence::parse);
+        let sequence = if switches.short_sequence_padded {
+            sequence.map(Sequence::padded)
+        } else {
+            sequence
+        };
         if let Some(text) =
             text.filter(|_| sequence.is_none() && switches.keeps(Behaviour::SequenceNumbersChecked))
         {

@@ -1,13 +1,13 @@
-//! PENDING streams that are gone: a commit that names one is told so (write-api.md 2.4, 3.2).
+//! Streams whose lives are over: calls on them are told so (write-api.md 2.4, 2.7, 3.2).
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::stream::{Stream, StreamKind};
+use super::stream::Stream;
 
 /// So many are remembered, the newest: as many as one commit may name.
 const REMEMBERED: usize = 10_000;
 
-/// The PENDING streams that were forgotten last, without their rows.
+/// The streams that were forgotten last, without their rows.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     /// By full name.
@@ -17,11 +17,8 @@ pub(super) struct Collected {
 }
 
 impl Collected {
-    /// Remembers a stream that is forgotten, if a commit could have named it.
+    /// Remembers a stream that is forgotten.
     pub(super) fn add(&mut self, stream: &Stream) {
-        if stream.kind != StreamKind::Pending {
-            return;
-        }
         let name = &stream.target.name;
         if self.streams.insert(name.clone(), stream.without_rows()).is_none() {
             self.order.push_back(name.clone());
@@ -33,10 +30,11 @@ impl Collected {
         }
     }
 
-    /// Whether there was such a stream, of the table with this id.
-    pub(super) fn has(&self, name: &str, table_id: u64) -> bool {
-        let stream = self.streams.get(name);
-        stream.is_some_and(|stream| stream.table_id == table_id)
+    /// The stream, if it was one of the table with this id.
+    pub(super) fn get(&self, name: &str, table_id: u64) -> Option<&Stream> {
+        self.streams
+            .get(name)
+            .filter(|stream| stream.table_id == table_id)
     }
 
     /// Each of them, oldest first.
@@ -48,28 +46,31 @@ impl Collected {
 #[cfg(test)]
 mod tests {
     use super::super::names::Target;
+    use super::super::stream::StreamKind;
     use super::*;
 
     #[test]
-    fn the_newest_pending_streams_are_remembered_and_no_more() {
-        let stream = |number: usize, kind| {
+    fn the_newest_streams_are_remembered_and_no_more() {
+        let stream = |number: usize| {
             let name = format!("projects/p/datasets/d/tables/t/streams/{number}");
-            Stream::new(Target::parse(&name).unwrap(), 7, kind, 0)
+            Stream::new(Target::parse(&name).unwrap(), 7, StreamKind::Buffered, 0)
         };
         let mut collected = Collected::default();
-        collected.add(&stream(0, StreamKind::Buffered));
         for number in 1..=REMEMBERED + 1 {
-            collected.add(&stream(number, StreamKind::Pending));
+            collected.add(&stream(number));
             // A name may come again.
-            collected.add(&stream(number, StreamKind::Pending));
+            collected.add(&stream(number));
         }
         assert_eq!(
             (collected.iter().count(), collected.order.len()),
             (REMEMBERED, REMEMBERED)
         );
-        let known = [0, 1, 2, REMEMBERED + 1].map(|number| {
-            let name = stream(number, StreamKind::Pending).target.name;
-            (collected.has(&name, 7), collected.has(&name, 8))
+        let known = [1, 2, REMEMBERED + 1].map(|number| {
+            let name = stream(number).target.name;
+            (
+                collected.get(&name, 7).is_some(),
+                collected.get(&name, 8).is_some(),
+            )
         });
         assert_eq!(
             known,

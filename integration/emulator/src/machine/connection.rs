@@ -164,7 +164,12 @@ impl Machine {
             if self.connections.remove(&older).is_none() {
                 continue;
             }
-            let event = Event::End(Some(known::fenced(&target.name)));
+            let Switches {
+                fenced_code,
+                fenced_text,
+                ..
+            } = &self.switches;
+            let event = Event::End(Some(known::fenced(&target.name, *fenced_code, fenced_text)));
             outputs.push(Output::at_once(older, event));
         }
         Ok(())

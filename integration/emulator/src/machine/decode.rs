@@ -25,11 +25,11 @@ impl Machine {
         ends: (u64, u64),
     ) -> Result<RecordBatch, Refusal> {
         if self.switches.offset_before_schema {
-            self.check_offset(target, ends, request.offset)?;
+            self.check_offset(target, ends, request)?;
             self.decode_rows(now, connection, request, target)
         } else {
             let decoded = self.decode_rows(now, connection, request, target)?;
-            self.check_offset(target, ends, request.offset)?;
+            self.check_offset(target, ends, request)?;
             Ok(decoded)
         }
     }

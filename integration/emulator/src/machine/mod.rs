@@ -295,12 +295,20 @@ impl Machine {
             }
         };
         let dies = self.keeps(Behaviour::StreamsDieWithTable);
-        let stream = self.state.streams().get(&target.name).ok_or_else(not_found)?;
+        let expired = || match self.switches.expired_stream {
+            code if code == Code::NotFound || !known => not_found(),
+            code => known::stream_expired(&target.name, code),
+        };
+        let gone = || match self.state.collected().get(&target.name, table.id) {
+            Some(_) => expired(),
+            None => not_found(),
+        };
+        let stream = self.state.streams().get(&target.name).ok_or_else(gone)?;
         if stream.table_id != table.id && dies {
             return Err(known::table_recreated(&target.table.path(), &target.name));
         }
         if stream.expired(&self.switches, now) {
-            return Err(not_found());
+            return Err(expired());
         }
         if stream.table_id != table.id && !stream.fits(&table.schema) {
             let text = format!("The stream's rows are not of table {}", target.table.path());

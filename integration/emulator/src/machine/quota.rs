@@ -71,6 +71,20 @@ impl Machine {
         })
     }
 
+    /// One more live stream of this table.
+    pub(super) fn charge_live(&self, now: Millis, table: &TableRef, table_id: u64) -> Result<(), Refusal> {
+        let Some(most) = self.switches.live_streams_per_table else {
+            return Ok(());
+        };
+        let streams = self.state.streams().values();
+        let live = streams.filter(|stream| {
+            stream.table_id == table_id && !stream.finalized && !stream.expired(&self.switches, now)
+        });
+        self.enforce(live.count() < most, Behaviour::LiveStreamsLimited, || {
+            exceeded("active streams", table)
+        })
+    }
+
     /// Another connection of this project in this location.
     pub(super) fn charge_connection(&self, id: ConnectionId, table: &TableRef) -> Result<(), Refusal> {
         let home = self.home(table);

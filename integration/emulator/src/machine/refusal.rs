@@ -152,6 +152,12 @@ pub(crate) mod known {
         Refusal::new(Code::NotFound, text).with(StorageErrorCode::StreamNotFound, stream)
     }
 
+    /// write-api.md 2.7: a stream whose life is over, where it is not simply unknown.
+    pub(crate) fn stream_expired(stream: &str, code: Code) -> Refusal {
+        let text = format!("The stream has expired. Entity: {stream}");
+        Refusal::new(code, text).with(StorageErrorCode::StreamNotFound, stream)
+    }
+
     /// write-api.md 3.4: what an old stream hears when its table was deleted and created again.
     pub(crate) fn table_recreated(table: &str, stream: &str) -> Refusal {
         let text = format!("Table {table} is re-created. Entity: {stream}");
@@ -189,11 +195,9 @@ pub(crate) mod known {
         Refusal::new(Code::Aborted, text)
     }
 
-    /// write-api.md 2.6; the text is UNCONFIRMED.
-    pub(crate) fn fenced(stream: &str) -> Refusal {
-        let text =
-            format!("Closing the stream because another connection was opened on it. Entity: {stream}");
-        Refusal::new(Code::FailedPrecondition, text)
+    /// write-api.md 2.6; code and text are switches.
+    pub(crate) fn fenced(stream: &str, code: Code, text: &str) -> Refusal {
+        Refusal::new(code, format!("{text} Entity: {stream}"))
     }
 
     /// write-api.md 4.

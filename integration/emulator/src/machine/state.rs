@@ -36,7 +36,7 @@ impl State {
         &self.streams
     }
 
-    /// PENDING streams that are gone.
+    /// Streams that are gone.
     pub(super) fn collected(&self) -> &Collected {
         &self.collected
     }

@@ -126,7 +126,13 @@ impl Stream {
             StreamKind::Buffered => switches.buffered_ttl_ms,
             StreamKind::Pending => switches.pending_ttl_ms,
         };
-        let idle = now.saturating_sub(self.traffic_ms) > life && switches.keeps(Behaviour::StreamsExpire);
+        let from_creation = self.kind == StreamKind::Pending && switches.pending_ttl_from_creation;
+        let since = if from_creation {
+            self.created_ms
+        } else {
+            self.traffic_ms
+        };
+        let idle = now.saturating_sub(since) > life && switches.keeps(Behaviour::StreamsExpire);
         idle || self.held_too_long(switches, now)
     }
 

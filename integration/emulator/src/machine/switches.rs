@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::behaviour::Behaviour;
+use super::refusal::Code;
 use crate::catalog::Millis;
 
 /// Every answer that write-api.md section 10 leaves open, and every limit. In JSON all fields may be left out.
@@ -37,12 +38,34 @@ pub struct Switches {
     pub buffered_ttl_ms: Millis,
     /// Life of a COMMITTED stream without traffic. Default 3 days; it was four once.
     pub committed_ttl_ms: Millis,
-    /// Life of a PENDING stream without traffic. Default 24 hours; from when it counts is UNCONFIRMED.
+    /// Life of a PENDING stream. Default 24 hours.
     pub pending_ttl_ms: Millis,
+    /// UNCONFIRMED: does a PENDING stream's life begin with its creation, or anew with its traffic? Default with its
+    /// traffic (write-api.md 2).
+    pub pending_ttl_from_creation: bool,
     /// How long a PENDING stream that is finalized waits for its commit. Default 4 hours (write-api.md 2).
     pub pending_finalized_ttl_ms: Millis,
     /// UNCONFIRMED: does a flush renew a stream's life, or appends alone? Default: appends alone.
     pub flush_renews_life: bool,
+    /// UNCONFIRMED: does opening a connection renew it too, though its first request be refused? Default no
+    /// (write-api.md 2).
+    pub open_renews_life: bool,
+    /// INFERRED: the code of any call on a stream whose life is over, other than a commit. Default NOT_FOUND
+    /// (write-api.md 2.7).
+    pub expired_stream: Code,
+    /// UNCONFIRMED: streams that a table may have which are not finalized. Default none; the documents speak of a limit
+    /// without a figure (write-api.md 2).
+    pub live_streams_per_table: Option<usize>,
+    /// How the older of two connections on an application's stream ends. Default FAILED_PRECONDITION
+    /// [java-bigquerystorage PR #2214] (write-api.md 2.6).
+    pub fenced_code: Code,
+    /// UNCONFIRMED: and with which text; the stream's name follows it (write-api.md 2.6).
+    pub fenced_text: String,
+    /// INFERRED: the code of an append that begins before the end and reaches beyond it. Default ALREADY_EXISTS: only
+    /// its first row counts (write-api.md 2.1).
+    pub straddling_resend: Code,
+    /// UNCONFIRMED: the code of a flush of a stream that is not BUFFERED. Default INVALID_ARGUMENT (write-api.md 2.2).
+    pub flush_other_kinds: Code,
     /// A flush of the offset flushed last. Default `ok` [PROD flink #235]; Beam also expects `already_exists`.
     pub flush_again: FlushBelow,
     /// UNCONFIRMED: a flush of a smaller offset than the one flushed last. Default `ok`, publishing nothing.
@@ -68,6 +91,11 @@ pub struct Switches {
     /// UNCONFIRMED: are Arrow types that Google's table does not list accepted (unsigned integers, LargeUtf8,
     /// LargeBinary, timestamps in s, ms or ns, Date64, Time32, Time64 in ns)? Default no.
     pub unlisted_arrow_types: bool,
+    /// INFERRED: does an enum stand in a STRING by its name? Default yes; with no, by its number (write-api.md 5.1).
+    pub enum_name_into_string: bool,
+    /// UNCONFIRMED: are the sections that a sequence number lacks zero, so that `A` equals `A/0`? Default no: the longer
+    /// is greater (write-api.md 6).
+    pub short_sequence_padded: bool,
     /// Memory that one request's protobuf rows may take when they are read; a few bytes can stand for many. Default
     /// 1 GiB. Not BigQuery's limit but the emulator's.
     pub max_decoded_bytes: u64,
@@ -147,8 +175,16 @@ impl Default for Switches {
             buffered_ttl_ms: 7 * 24 * HOUR,
             committed_ttl_ms: 3 * 24 * HOUR,
             pending_ttl_ms: 24 * HOUR,
+            pending_ttl_from_creation: false,
             pending_finalized_ttl_ms: 4 * HOUR,
             flush_renews_life: false,
+            open_renews_life: false,
+            expired_stream: Code::NotFound,
+            live_streams_per_table: None,
+            fenced_code: Code::FailedPrecondition,
+            fenced_text: "Closing the stream because another connection was opened on it.".to_owned(),
+            straddling_resend: Code::AlreadyExists,
+            flush_other_kinds: Code::InvalidArgument,
             flush_again: FlushBelow::Ok,
             flush_below: FlushBelow::Ok,
             flush_unset: FlushUnset::Refuse,
@@ -160,6 +196,8 @@ impl Default for Switches {
             finalized_in_band: true,
             schema_error_in_band: false,
             unlisted_arrow_types: false,
+            enum_name_into_string: true,
+            short_sequence_padded: false,
             max_decoded_bytes: 1 << 30,
             upsert_without_key_is_extra_field: false,
             missing_table: MissingTable::NotFound,

@@ -197,6 +197,7 @@ impl Machine {
             ))
         })?;
         self.check_destination(parent, table, now)?;
+        self.charge_live(now, table, table_id)?;
         self.charge_create(now, table)?;
         let number = self.state.streams_ever();
         let name = format!("{parent}/streams/{}", names::stream_id(self.seed, number));
@@ -304,12 +305,14 @@ impl Machine {
         offset: Option<i64>,
         now: Millis,
     ) -> Result<FlushRowsResponse, Refusal> {
+        let code = self.switches.flush_other_kinds;
         let wrong_kind = |kind: &str| {
             let name = &target.name;
-            known::wrong_kind(
-                format!("FlushRows is not supported for {kind} streams. Entity: {name}"),
-                name,
-            )
+            let text = format!("FlushRows is not supported for {kind} streams. Entity: {name}");
+            Refusal {
+                code,
+                ..known::wrong_kind(text, name)
+            }
         };
         if target.default {
             self.table(&target.table)?;
@@ -441,12 +444,13 @@ impl Machine {
         let Ok(table) = self.table(&target.table) else {
             return false;
         };
-        let dying = self.state.streams().get(&target.name).is_some_and(|stream| {
-            stream.kind == StreamKind::Pending
-                && stream.table_id == table.id
-                && stream.expired(&self.switches, now)
-        });
-        (dying || self.state.collected().has(&target.name, table.id))
+        let dying = self
+            .state
+            .streams()
+            .get(&target.name)
+            .filter(|stream| stream.table_id == table.id && stream.expired(&self.switches, now));
+        let gone = dying.or_else(|| self.state.collected().get(&target.name, table.id));
+        gone.is_some_and(|stream| stream.kind == StreamKind::Pending)
             && self.keeps(Behaviour::CollectedStreamInvalid)
     }
 

@@ -66,6 +66,8 @@ pub(crate) struct Checks {
     civil: bool,
     /// NUMERIC's bytes begin with the lowest.
     pub(super) little_endian: bool,
+    /// An enum goes into a STRING by name.
+    pub(super) enum_names: bool,
 }
 
 impl Checks {
@@ -78,6 +80,7 @@ impl Checks {
         unbounded: true,
         civil: true,
         little_endian: true,
+        enum_names: true,
     };
 
     pub(crate) fn of(switches: &Switches) -> Self {
@@ -89,6 +92,7 @@ impl Checks {
             unbounded: switches.keeps(Behaviour::NullBoundsUnbounded),
             civil: switches.keeps(Behaviour::PackedPartsChecked),
             little_endian: switches.keeps(Behaviour::NumericBytesLittleEndian),
+            enum_names: switches.enum_name_into_string,
         }
     }
 

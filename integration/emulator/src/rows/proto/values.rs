@@ -1,5 +1,6 @@
 //! One column's values as rows bring them, checked and in the canonical Arrow type.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
@@ -121,7 +122,12 @@ impl<'a> Values<'a> {
             (Into::String(max, into), Raw::Enum(number)) => {
                 let text = self.names.and_then(|names| names.get(&number));
                 let text = text.ok_or_else(unexpected)?;
-                checks.string(*max, text)?;
+                let text = if checks.enum_names {
+                    Cow::Borrowed(text.as_str())
+                } else {
+                    Cow::Owned(number.to_string())
+                };
+                checks.string(*max, &text)?;
                 into.append_value(text);
             }
             (Into::Json(into), Raw::Text(bytes)) => {

@@ -1,7 +1,7 @@
 //! Offsets, rows and schemas of appends (write-api.md 1.2, 2.1, 4).
 
 use bigquery_write_emulator::faults::FaultPlan;
-use bigquery_write_emulator::machine::{Behaviour, Event, Switches};
+use bigquery_write_emulator::machine::{Behaviour, Code, Event, Switches};
 use bigquery_write_emulator::schema::{Column, Kind, Mode};
 use bigquery_write_proto::wire::write_stream::Type;
 
@@ -105,6 +105,30 @@ pub(super) const FACTS: &[Fact] = &[
         answers: &[
             "at 0",
             "AlreadyExists OFFSET_ALREADY_EXISTS(S1): The offset is within stream, expected offset 3, received 1",
+        ],
+    },
+    Fact {
+        source: "write-api.md 2.1 INFERRED, switch straddling_resend",
+        says: "or such a resend has another code, and nothing of it is stored either",
+        behaviour: Behaviour::OffsetBelowEndExists,
+        script: || {
+            let mut w = World::new();
+            let (s, c) = (w.create(Type::Buffered), w.open());
+            let mut said = vec![w.append(c, &s, Some(0), 3)];
+            for code in [Code::OutOfRange, Code::InvalidArgument] {
+                w.machine.switches_mut().straddling_resend = code;
+                said.extend([w.append(c, &s, Some(1), 3), w.append(c, &s, Some(1), 2)]);
+            }
+            said.push(w.append(c, &s, None, 1));
+            said
+        },
+        answers: &[
+            "at 0",
+            "OutOfRange OFFSET_OUT_OF_RANGE(S1): The offset is within stream, expected offset 3, received 1",
+            "AlreadyExists OFFSET_ALREADY_EXISTS(S1): The offset is within stream, expected offset 3, received 1",
+            "InvalidArgument: The offset is within stream, expected offset 3, received 1",
+            "AlreadyExists OFFSET_ALREADY_EXISTS(S1): The offset is within stream, expected offset 3, received 1",
+            "at 3",
         ],
     },
     Fact {

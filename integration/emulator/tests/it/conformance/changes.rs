@@ -127,6 +127,37 @@ pub(super) const FACTS: &[Fact] = &[
         ],
     },
     Fact {
+        source: "write-api.md 6 UNCONFIRMED, switch short_sequence_padded",
+        says: "of two sequence numbers where one begins the other the longer wins, or its sections are as many zeros",
+        behaviour: Behaviour::SequenceDecides,
+        script: || {
+            let mut said = Vec::new();
+            for padded in [false, true] {
+                let mut w = World::new();
+                w.machine.switches_mut().short_sequence_padded = padded;
+                let table = keyed(&mut w);
+                let c = w.open();
+                let rows = [
+                    ("UPSERT", 1, "longer", "A/0"),
+                    ("UPSERT", 1, "shorter", "A"),
+                    ("UPSERT", 2, "longer", "A/0/1"),
+                    ("UPSERT", 2, "shorter", "A"),
+                ];
+                said.push(say(&mut w, c, &changes(STREAM, &rows)));
+                said.extend(visible(&w, &table));
+            }
+            said
+        },
+        answers: &[
+            "appended",
+            "k: 1, v: longer",
+            "k: 2, v: longer",
+            "appended",
+            "k: 1, v: shorter",
+            "k: 2, v: longer",
+        ],
+    },
+    Fact {
         source: "write-api.md 6 [DOC D:change-data-capture]",
         says: "without sequence numbers the order of arrival decides, within a request too",
         behaviour: Behaviour::ArrivalDecides,

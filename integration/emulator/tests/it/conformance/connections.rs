@@ -1,7 +1,7 @@
 //! Connections: opening, routing, fencing, idling, ending (write-api.md 2.6, 2.7, 3.6, 3.7).
 
 use bigquery_write_emulator::faults::FaultPlan;
-use bigquery_write_emulator::machine::{Behaviour, CallMeta, Refusal, Switches};
+use bigquery_write_emulator::machine::{Behaviour, CallMeta, Code, Refusal, Switches};
 use bigquery_write_emulator::schema::{Column, Kind, Mode};
 use bigquery_write_proto::wire::write_stream::Type;
 
@@ -98,6 +98,25 @@ pub(super) const FACTS: &[Fact] = &[
              Entity: S1; AlreadyExists OFFSET_ALREADY_EXISTS(S1): The offset is within stream, expected offset 3, \
              received 0",
             "at 3",
+        ],
+    },
+    Fact {
+        source: "write-api.md 2.6: the text UNCONFIRMED, switches fenced_code and fenced_text",
+        says: "or the older one ends with another code and text",
+        behaviour: Behaviour::NewestConnectionWins,
+        script: || {
+            let switches = Switches {
+                fenced_code: Code::Aborted,
+                fenced_text: "Another writer came.".to_owned(),
+                ..Switches::default()
+            };
+            let mut w = World::with(switches, FaultPlan::default());
+            let (s, old, new) = (w.create(Type::Buffered), w.open(), w.open());
+            vec![w.append(old, &s, Some(0), 1), w.append(new, &s, Some(1), 1)]
+        },
+        answers: &[
+            "at 0",
+            "connection 1 ended Aborted: Another writer came. Entity: S1; at 1",
         ],
     },
     Fact {

@@ -1,15 +1,17 @@
 //! Protobuf rows (write-api.md 5.1 to 5.4).
 
-use bigquery_write_emulator::machine::Behaviour;
+use bigquery_write_emulator::faults::FaultPlan;
+use bigquery_write_emulator::machine::{Behaviour, Switches};
 use bigquery_write_emulator::schema::{Column, Kind, Mode, RangeElement};
 use prost_types::DescriptorProto;
 use prost_types::field_descriptor_proto::Type as T;
 
 use super::Fact;
 use crate::message::{
-    append, bytes, column, enumeration, fixed32, fixed64, message, optional, packed, repeated, required,
-    typed, varint, with_default,
+    STREAM, append, bytes, column, enumeration, fixed32, fixed64, message, optional, packed, proto_request,
+    repeated, required, say, typed, varint, visible, with_default,
 };
+use crate::world::World;
 
 const STRING: Kind = Kind::String { max_length: None };
 const BYTES: Kind = Kind::Bytes { max_length: None };
@@ -129,6 +131,28 @@ pub(super) const FACTS: &[Fact] = &[
             append(columns, &row, rows)
         },
         answers: &["appended", "n: -1, s: P2_THING", "n: NULL, s: NULL"],
+    },
+    Fact {
+        source: "write-api.md 5.1 INFERRED, switch enum_name_into_string",
+        says: "or an enum goes into a STRING by its number",
+        behaviour: Behaviour::EnumsTaken,
+        script: || {
+            let switches = Switches {
+                enum_name_into_string: false,
+                ..Switches::default()
+            };
+            let mut w = World::with(switches, FaultPlan::default());
+            let table = w.table("w", "US", vec![column("s", STRING)]);
+            let mut row = message("Row", vec![typed("s", 1, T::Enum, "Thing")]);
+            row.enum_type
+                .push(enumeration("Thing", &[("NONE", 0), ("THING", -1)]));
+            let rows = vec![varint(1, -1), varint(1, 9)];
+            let c = w.open();
+            let mut said = vec![say(&mut w, c, &proto_request(STREAM, None, Some(&row), rows))];
+            said.extend(visible(&w, &table));
+            said
+        },
+        answers: &["appended", "s: -1", "s: NULL"],
     },
     Fact {
         source: "write-api.md 5.1 [DOC; PROD GIT validation for the infinity]",

@@ -5,7 +5,7 @@ use bigquery_write_emulator::machine::{Behaviour, Event, Switches};
 use bigquery_write_emulator::schema::{Column, Kind, Mode};
 use bigquery_write_proto::wire::write_stream::Type;
 
-use super::{DEFAULT, Fact};
+use super::{DAY_MS, DEFAULT, Fact};
 use crate::world::{TABLE, World, ints, request};
 
 pub(super) const FACTS: &[Fact] = &[
@@ -189,6 +189,38 @@ pub(super) const FACTS: &[Fact] = &[
             "ResourceExhausted: Exceeds 'concurrent connections' quota of project p (status: INSUFFICIENT_TOKENS)",
             "5000",
             "ResourceExhausted: Exceeds 'concurrent connections' quota of project p (status: INSUFFICIENT_TOKENS)",
+        ],
+    },
+    Fact {
+        source: "write-api.md 2 UNCONFIRMED, switch live_streams_per_table; the text too",
+        says: "there is no limit on a table's live streams; with one, those finalized or expired do not count",
+        behaviour: Behaviour::LiveStreamsLimited,
+        script: || {
+            let mut w = World::new();
+            w.table("u", "US", vec![Column::new("n", Kind::Int64, Mode::Nullable)]);
+            let create = |w: &mut World, parent: &str| {
+                let reply = w.try_create(parent, Type::Buffered);
+                w.unary(reply, |_| "created".to_owned())
+            };
+            let first = w.create(Type::Buffered);
+            let mut said = vec![create(&mut w, TABLE), create(&mut w, TABLE)];
+            w.machine.switches_mut().live_streams_per_table = Some(3);
+            said.push(create(&mut w, TABLE));
+            said.push(create(&mut w, &TABLE.replace("tables/t", "tables/u")));
+            w.finalize(&first);
+            said.extend([create(&mut w, TABLE), create(&mut w, TABLE)]);
+            w.now += 8 * DAY_MS;
+            said.push(create(&mut w, TABLE));
+            said
+        },
+        answers: &[
+            "created",
+            "created",
+            "ResourceExhausted: Exceeds 'active streams' quota of project p (status: INSUFFICIENT_TOKENS)",
+            "created",
+            "created",
+            "ResourceExhausted: Exceeds 'active streams' quota of project p (status: INSUFFICIENT_TOKENS)",
+            "created",
         ],
     },
 ];

@@ -1,14 +1,14 @@
 //! Streams as things: creation, description, life, death (write-api.md 1.2, 2, 7.3).
 
 use bigquery_write_emulator::catalog::TableRef;
-use bigquery_write_emulator::machine::{Behaviour, CallMeta, MissingTable};
+use bigquery_write_emulator::machine::{Behaviour, CallMeta, Code, MissingTable};
 use bigquery_write_emulator::schema::{Column, Kind, Mode, RangeElement, Schema};
 use bigquery_write_proto::wire::{
     CreateWriteStreamRequest, TableFieldSchema, WriteStream, WriteStreamView, write_stream::Type,
 };
 
 use super::{DAY_MS, DEFAULT, Fact};
-use crate::world::{TABLE, World};
+use crate::world::{TABLE, World, ints, messages, raw_request};
 
 pub(super) const FACTS: &[Fact] = &[
     Fact {
@@ -94,6 +94,91 @@ pub(super) const FACTS: &[Fact] = &[
             "not committed; S2 INVALID_STREAM_STATE: Stream has been garbage collected",
             "committed",
             "[1, 0]",
+        ],
+    },
+    Fact {
+        source: "write-api.md 2, UNCONFIRMED, switch open_renews_life",
+        says: "an opening whose first request is refused renews no life, or does",
+        behaviour: Behaviour::StreamsExpire,
+        script: || {
+            let mut w = World::new();
+            let mut said = Vec::new();
+            for renews in [false, true] {
+                w.machine.switches_mut().open_renews_life = renews;
+                let s = w.create(Type::Buffered);
+                w.now += 5 * DAY_MS;
+                let c = w.open();
+                let (_, rows) = messages(&ints(0, 1));
+                let refused = w.send(c, &raw_request(&s, None, Some(b"no schema".to_vec()), rows));
+                said.push(refused.split(':').next().unwrap_or_default().to_owned());
+                w.now += 5 * DAY_MS;
+                let got = w.get(&s, 0);
+                said.push(w.unary(got, |_| "lives".to_owned()));
+            }
+            said
+        },
+        answers: &[
+            "ended InvalidArgument",
+            "NotFound STREAM_NOT_FOUND(S1): Requested entity was not found. Entity: S1",
+            "ended InvalidArgument",
+            "lives",
+        ],
+    },
+    Fact {
+        source: "write-api.md 2, UNCONFIRMED, switch pending_ttl_from_creation",
+        says: "a PENDING stream's day begins anew with its traffic, or with its creation once",
+        behaviour: Behaviour::StreamsExpire,
+        script: || {
+            let mut w = World::new();
+            let (s, c) = (w.create(Type::Pending), w.open());
+            w.now += DAY_MS;
+            let mut said = vec![w.append(c, &s, None, 1)];
+            w.now += DAY_MS;
+            for from_creation in [false, true] {
+                w.machine.switches_mut().pending_ttl_from_creation = from_creation;
+                let got = w.get(&s, 0);
+                said.push(w.unary(got, |_| "lives".to_owned()));
+            }
+            w.machine.switches_mut().pending_ttl_from_creation = false;
+            w.now += 1;
+            let got = w.get(&s, 0);
+            said.push(w.unary(got, |_| "lives".to_owned()));
+            said
+        },
+        answers: &[
+            "at 0",
+            "lives",
+            "NotFound STREAM_NOT_FOUND(S1): Requested entity was not found. Entity: S1",
+            "NotFound STREAM_NOT_FOUND(S1): Requested entity was not found. Entity: S1",
+        ],
+    },
+    Fact {
+        source: "write-api.md 2.7 INFERRED, switch expired_stream",
+        says: "a stream whose life is over is not found, or has another code; one that never was is not found",
+        behaviour: Behaviour::StreamsExpire,
+        script: || {
+            let mut w = World::new();
+            let (s, c) = (w.create(Type::Buffered), w.open());
+            w.append(c, &s, None, 1);
+            w.now += 8 * DAY_MS;
+            let mut said = vec![w.flush(&s, 0)];
+            w.machine.switches_mut().expired_stream = Code::FailedPrecondition;
+            said.push(w.flush(&s, 0));
+            w.machine.tick(w.now);
+            let c = w.open();
+            said.extend([
+                w.append(c, &s, Some(1), 1),
+                w.finalize(&s),
+                w.flush(&format!("{TABLE}/streams/never"), 0),
+            ]);
+            said
+        },
+        answers: &[
+            "NotFound STREAM_NOT_FOUND(S1): Requested entity was not found. Entity: S1",
+            "FailedPrecondition: The stream has expired. Entity: S1",
+            "ended FailedPrecondition STREAM_NOT_FOUND(S1): The stream has expired. Entity: S1",
+            "FailedPrecondition STREAM_NOT_FOUND(S1): The stream has expired. Entity: S1",
+            "NotFound STREAM_NOT_FOUND(T/streams/never): Requested entity was not found. Entity: T/streams/never",
         ],
     },
     Fact {

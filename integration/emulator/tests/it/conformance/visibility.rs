@@ -1,7 +1,7 @@
 //! What makes rows visible: flush, finalize, commit (write-api.md 2.2 to 2.4).
 
 use bigquery_write_emulator::faults::FaultPlan;
-use bigquery_write_emulator::machine::{Behaviour, FlushBelow, FlushUnset, Switches};
+use bigquery_write_emulator::machine::{Behaviour, Code, FlushBelow, FlushUnset, Switches};
 use bigquery_write_emulator::schema::{Column, Kind, Mode};
 use bigquery_write_proto::wire::write_stream::Type;
 
@@ -166,6 +166,21 @@ pub(super) const FACTS: &[Fact] = &[
             "InvalidArgument: FlushRows is not supported for COMMITTED streams. Entity: S1",
             "InvalidArgument: FlushRows is not supported for PENDING streams. Entity: S2",
             "InvalidArgument: FlushRows is not supported for default streams. Entity: T/streams/_default",
+        ],
+    },
+    Fact {
+        source: "write-api.md 2.2 UNCONFIRMED, switch flush_other_kinds",
+        says: "or a flush of another kind of stream has another code",
+        behaviour: Behaviour::FlushesBufferedOnly,
+        script: || {
+            let mut w = World::new();
+            w.machine.switches_mut().flush_other_kinds = Code::FailedPrecondition;
+            let streams = [w.create(Type::Committed), w.create(Type::Pending)];
+            streams.map(|stream| w.flush(&stream, 0)).to_vec()
+        },
+        answers: &[
+            "FailedPrecondition: FlushRows is not supported for COMMITTED streams. Entity: S1",
+            "FailedPrecondition: FlushRows is not supported for PENDING streams. Entity: S2",
         ],
     },
     Fact {
