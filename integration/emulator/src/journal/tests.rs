@@ -277,6 +277,12 @@ fn steps() -> Vec<Step> {
                 .replace_table(&other(), schema(false), Map::new(), now)
                 .unwrap();
         }),
+        Box::new(move |world, _| {
+            world
+                .machine
+                .fill_table(&other(), schema(false), Map::new(), rows(50, 3), world.now)
+                .unwrap();
+        }),
         Box::new(move |world, _| world.machine.delete_table(&other()).unwrap()),
         Box::new(move |world, _| world.machine.delete_dataset(&gone(), false).unwrap()),
         Box::new(stream(Type::Buffered)),
@@ -354,7 +360,7 @@ fn everything_is_there_again_and_goes_on() {
             .create_table(&other, schema(false), Map::new(), now)
             .unwrap()
             .id,
-        4
+        5
     );
     let collected = world.commit(&streams[2..4]);
     assert_eq!(collected.unwrap(), ["Stream has been garbage collected"; 2]);

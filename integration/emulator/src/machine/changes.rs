@@ -102,6 +102,33 @@ impl Machine {
         self.catalog().table(name)
     }
 
+    /// Creates a table with rows, in place of the one of that name if there is one, all at once. The rows have the
+    /// table's canonical Arrow schema.
+    ///
+    /// # Errors
+    /// As [`Machine::replace_table`]; `WrongColumns`.
+    pub(crate) fn fill_table(
+        &mut self,
+        name: &TableRef,
+        schema: Schema,
+        rest: Map<String, Value>,
+        rows: RecordBatch,
+        now: Millis,
+    ) -> Result<(), CatalogError> {
+        if rows.schema() != schema.arrow() {
+            return Err(CatalogError::WrongColumns(Entity::Table(name.clone())));
+        }
+        let table = self.catalog().new_table(name, schema, rest, now)?;
+        let effect = Effect::TableFilled {
+            name: name.clone(),
+            revision: table.revision + 1,
+            table: Box::new(table),
+            rows,
+            at_ms: now,
+        };
+        Ok(self.apply(&effect)?)
+    }
+
     /// Replaces a table's columns and description. Its rows, and those held on its streams, take the new columns: NULL
     /// or an empty array in one that was not there.
     ///

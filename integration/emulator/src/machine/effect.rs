@@ -36,6 +36,20 @@ pub(crate) enum Effect {
         /// As it is now.
         table: Box<Table>,
     },
+    /// A table is there, with rows; a namesake is gone.
+    TableFilled {
+        /// Which.
+        name: TableRef,
+        /// As it is, but for its rows.
+        table: Box<Table>,
+        /// In the table's canonical Arrow schema.
+        #[serde(skip, default = "no_rows")]
+        rows: RecordBatch,
+        /// When.
+        at_ms: Millis,
+        /// The table's from now on.
+        revision: u64,
+    },
     /// A table is described anew, and keeps its rows: those shown and those held on its streams take the new columns.
     TableChanged {
         /// Which.
@@ -214,7 +228,9 @@ impl Effect {
     /// The rows that it brings; how many batches depends on its kind alone.
     pub(crate) fn batches(&self) -> Vec<&RecordBatch> {
         match self {
-            Self::RowsPublished { rows, .. } | Self::RowsAppended { rows, .. } => vec![rows],
+            Self::RowsPublished { rows, .. }
+            | Self::RowsAppended { rows, .. }
+            | Self::TableFilled { rows, .. } => vec![rows],
             Self::RowsChanged { changes, .. } => vec![&changes.upserts, &changes.deletes],
             _ => Vec::new(),
         }
@@ -223,7 +239,9 @@ impl Effect {
     /// As [`Effect::batches`], to fill them in.
     pub(crate) fn batches_mut(&mut self) -> Vec<&mut RecordBatch> {
         match self {
-            Self::RowsPublished { rows, .. } | Self::RowsAppended { rows, .. } => vec![rows],
+            Self::RowsPublished { rows, .. }
+            | Self::RowsAppended { rows, .. }
+            | Self::TableFilled { rows, .. } => vec![rows],
             Self::RowsChanged { changes, .. } => vec![&mut changes.upserts, &mut changes.deletes],
             _ => Vec::new(),
         }
@@ -236,6 +254,7 @@ impl Effect {
             Self::TableCreated { table, .. } | Self::TableChanged { table, .. } => Some(table.modified_ms),
             Self::StreamCreated { stream, .. } => Some(stream.traffic_ms),
             Self::RowsPublished { at_ms, .. }
+            | Self::TableFilled { at_ms, .. }
             | Self::RowsChanged { at_ms, .. }
             | Self::RowsAppended { at_ms, .. }
             | Self::StreamUsed { at_ms, .. }

@@ -71,6 +71,18 @@ impl State {
                 .catalog
                 .put_table(name, Table::clone(table))
                 .map_err(|error| error.to_string())?,
+            Effect::TableFilled {
+                name,
+                table,
+                rows,
+                at_ms,
+                revision,
+            } => {
+                self.catalog
+                    .put_table(name, Table::clone(table))
+                    .map_err(|error| error.to_string())?;
+                return self.publish(name, rows, *at_ms, *revision);
+            }
             Effect::TableChanged { name, table } => self.change_table(name, table)?,
             Effect::TableDeleted { name } => self
                 .catalog

@@ -9,7 +9,8 @@ use datafusion::datasource::MemTable;
 use datafusion::error::DataFusionError;
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
+use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::TableReference;
 use datafusion::sql::parser::Statement as EngineStatement;
@@ -20,7 +21,9 @@ use crate::catalog::Millis;
 use crate::query::drawn::{self, Draw};
 use crate::query::identifiers::{Spelling, apply_outputs, name_outputs};
 use crate::query::snapshot::Snapshot;
-use crate::query::{QueryError, QueryOutput, expressions, scalar, tables, types, unnest};
+use crate::query::{
+    QueryError, QueryOutput, casts, dates, expressions, patience, scalar, strings, tables, types, unnest,
+};
 
 /// Memory for sorts, joins and aggregates of one query, in bytes.
 const MEMORY: usize = 512 << 20;
@@ -65,7 +68,7 @@ pub(super) async fn run(
     }
     let outputs = name_outputs(&mut query)?;
     unnest::rewrite(&mut query);
-    expressions::translate(&mut query, run.now);
+    expressions::translate(&mut query, run.now)?;
     spelling.apply(&mut query)?;
     let plan = plan(&context, query, &tables).await?;
     let (result, batches) = if run.columns_only {
@@ -90,7 +93,16 @@ fn context(draw: &Draw) -> Result<SessionContext, DataFusionError> {
     for name in OWN_CLOCK_AND_CHANCE {
         context.deregister_udf(name);
     }
-    for function in scalar::functions().into_iter().chain(drawn::functions(draw)) {
+    let own = casts::functions()
+        .into_iter()
+        .chain(dates::functions())
+        .chain(strings::functions())
+        .map(ScalarUDF::from);
+    for function in scalar::functions()
+        .into_iter()
+        .chain(own)
+        .chain(drawn::functions(draw))
+    {
         context.register_udf(function);
     }
     Ok(context)
@@ -129,7 +141,10 @@ async fn execute(
 ) -> Result<(SchemaRef, Vec<RecordBatch>), QueryError> {
     let explain = |error: DataFusionError| explain(&error, snapshot);
     let frame = context.execute_logical_plan(plan).await.map_err(explain)?;
-    let mut stream = frame.execute_stream().await.map_err(explain)?;
+    let task = Arc::new(frame.task_ctx());
+    let plan = frame.create_physical_plan().await.map_err(explain)?;
+    let plan = patience::patient(plan).map_err(explain)?;
+    let mut stream = execute_stream(plan, task).map_err(explain)?;
     let schema = stream.schema();
     let (mut batches, mut bytes) = (Vec::new(), 0);
     while let Some(batch) = stream.try_next().await.map_err(explain)? {

@@ -3,19 +3,27 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, ArrayElemTypeDef, BinaryOperator, DataType, ExactNumberInfo, Expr, Function,
-    FunctionArgumentClause, FunctionArguments, OrderBy, OrderByExpr, OrderByKind, Query, Subscript,
+    AccessExpr, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function,
+    FunctionArgumentClause, FunctionArguments, OrderBy, OrderByExpr, OrderByKind, Query, SetExpr, Subscript,
     TimezoneInfo, UnaryOperator, Value, VisitMut, VisitorMut, WindowType,
 };
 
 use crate::catalog::Millis;
+use crate::query::QueryError;
 use crate::query::functions::{self, call, plain_args};
 
 /// Rewrites what DataFusion spells differently. What is not known here goes on as it is. Functions of the time see
 /// `now`.
-pub(super) fn translate(query: &mut Query, now: Millis) {
-    if let ControlFlow::Break(never) = query.visit(&mut Translator { now }) {
-        match never {}
+///
+/// # Errors
+/// `Invalid`: what DataFusion would leave out without a word.
+pub(super) fn translate(query: &mut Query, now: Millis) -> Result<(), QueryError> {
+    match query.visit(&mut Translator { now }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(what) => {
+            let text = format!("{what} is not supported by this emulator");
+            Err(QueryError::Invalid(text))
+        }
     }
 }
 
@@ -24,7 +32,8 @@ struct Translator {
 }
 
 impl VisitorMut for Translator {
-    type Break = std::convert::Infallible;
+    /// What is not supported.
+    type Break = String;
 
     fn pre_visit_value(&mut self, value: &mut Value) -> ControlFlow<Self::Break> {
         let taken = std::mem::replace(value, Value::Null);
@@ -36,10 +45,6 @@ impl VisitorMut for Translator {
             | Value::DoubleQuotedRawStringLiteral(text)
             | Value::TripleSingleQuotedRawStringLiteral(text)
             | Value::TripleDoubleQuotedRawStringLiteral(text) => Value::SingleQuotedString(text),
-            Value::SingleQuotedByteStringLiteral(text)
-            | Value::DoubleQuotedByteStringLiteral(text)
-            | Value::TripleSingleQuotedByteStringLiteral(text)
-            | Value::TripleDoubleQuotedByteStringLiteral(text) => Value::HexStringLiteral(hex(&text)),
             other => other,
         };
         ControlFlow::Continue(())
@@ -53,6 +58,18 @@ impl VisitorMut for Translator {
         {
             order_nulls(keys);
         }
+        let mut bodies = vec![query.body.as_ref()];
+        while let Some(body) = bodies.pop() {
+            match body {
+                SetExpr::Select(select) => {
+                    if let Some(mode) = select.value_table_mode {
+                        return ControlFlow::Break(format!("SELECT {mode}"));
+                    }
+                }
+                SetExpr::SetOperation { left, right, .. } => bodies.extend([left.as_ref(), right.as_ref()]),
+                _ => {}
+            }
+        }
         ControlFlow::Continue(())
     }
 
@@ -62,7 +79,46 @@ impl VisitorMut for Translator {
                 data_type: DataType::JSON,
                 value,
             } => *expr = call("parse_json", vec![Expr::value(value.clone())]),
+            Expr::Cast {
+                data_type: data_type @ (DataType::String(Some(_)) | DataType::Bytes(Some(_))),
+                ..
+            } => return ControlFlow::Break(format!("CAST AS {data_type}")),
+            Expr::Cast {
+                kind,
+                expr: value,
+                data_type: DataType::String(None),
+                format: None,
+            } => {
+                let function = match kind {
+                    CastKind::Cast | CastKind::DoubleColon => "text_of",
+                    CastKind::SafeCast | CastKind::TryCast => "safe_text_of",
+                };
+                *expr = call(function, vec![(**value).clone()]);
+            }
+            Expr::Cast {
+                expr: value,
+                data_type,
+                ..
+            } if is_integer(data_type) => {
+                **value = call("rounded", vec![(**value).clone()]);
+                *data_type = DataType::BigInt(None);
+            }
             Expr::Cast { data_type, .. } | Expr::TypedString { data_type, .. } => translate_type(data_type),
+            Expr::Extract {
+                field, expr: value, ..
+            } => {
+                *expr = functions::extract(&field.to_string().to_ascii_uppercase(), value);
+            }
+            Expr::Substring {
+                expr: value,
+                substring_from: Some(from),
+                substring_for,
+                ..
+            } => {
+                let length = substring_for.iter().map(|length| (**length).clone());
+                let args = [(**value).clone(), (**from).clone()];
+                *expr = call("substr", args.into_iter().chain(length).collect());
+            }
             Expr::InUnnest {
                 expr: value,
                 array_expr,
@@ -145,8 +201,16 @@ fn order_nulls_within(function: &mut Function) {
     }
 }
 
-fn hex(text: &str) -> String {
-    text.bytes().map(|byte| format!("{byte:02x}")).collect()
+fn is_integer(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Int64
+            | DataType::Int(None)
+            | DataType::Integer(None)
+            | DataType::BigInt(None)
+            | DataType::SmallInt(None)
+            | DataType::TinyInt(None)
+    )
 }
 
 fn translate_type(data_type: &mut DataType) {
@@ -193,9 +257,9 @@ mod tests {
     #[test]
     fn bigquerys_words_become_datafusions() {
         for (sql, want) in [
-            ("CAST(a AS INT64)", "CAST(a AS BIGINT)"),
+            ("CAST(a AS INT64)", "CAST(rounded(a) AS BIGINT)"),
             ("SAFE_CAST(a AS FLOAT64)", "SAFE_CAST(a AS DOUBLE PRECISION)"),
-            ("CAST(a AS STRING)", "CAST(a AS TEXT)"),
+            ("CAST(a AS STRING)", "text_of(a)"),
             ("CAST(a AS BYTES)", "CAST(a AS BYTEA)"),
             ("CAST(a AS NUMERIC)", "CAST(a AS DECIMAL(38,9))"),
             ("CAST(a AS NUMERIC(5, 2))", "CAST(a AS NUMERIC(5,2))"),
@@ -216,7 +280,10 @@ mod tests {
                 "CASE WHEN a THEN b ELSE CASE WHEN c THEN d ELSE e END END",
             ),
             ("ANY_VALUE(a)", "first_value(a)"),
-            ("TIMESTAMP_TRUNC(a, DAY)", "date_trunc('day', a)"),
+            (
+                "TIMESTAMP_TRUNC(a, DAY)",
+                "trunc_to('DAY', CAST(a AS TIMESTAMP(6) WITH TIME ZONE))",
+            ),
             (
                 "UNIX_MICROS(a)",
                 "CAST(CAST(a AS TIMESTAMP(6) WITH TIME ZONE) AS BIGINT)",
@@ -236,7 +303,7 @@ mod tests {
             ),
         ] {
             let mut query = tables::parse_sql(&format!("SELECT {sql}")).unwrap();
-            translate(&mut query, 0);
+            translate(&mut query, 0).unwrap();
             assert_eq!(query.to_string(), format!("SELECT {want}"), "{sql}");
         }
     }

@@ -29,7 +29,16 @@ pub(super) fn translate(function: &mut Function, now: Millis) -> Option<Expr> {
         "split" => rename(function, "string_to_array"),
         "json_extract" => rename(function, "json_query"),
         "json_extract_scalar" => rename(function, "json_value"),
-        "datetime_trunc" | "date_trunc" | "timestamp_trunc" => trunc(function),
+        "power" => rename(function, "pow"),
+        "substring" => rename(function, "substr"),
+        // BigQuery replaces all, DataFusion only with this flag.
+        "regexp_replace" => match plain_args(function).as_deref() {
+            Some([value, pattern, with]) => {
+                let args = [value.clone(), pattern.clone(), with.clone(), text("g")];
+                set_args(function, args.map(FunctionArgExpr::Expr).to_vec());
+            }
+            _ => return None,
+        },
         _ => return replacement(&name, function, now),
     }
     None
@@ -46,8 +55,22 @@ fn replacement(name: &str, function: &Function, now: Millis) -> Option<Expr> {
         ("current_date", []) => Some(cast(text(instant(now).get(..10)?), DataType::Date)),
         ("current_time", []) => {
             let clock = instant(now).get(11..26)?.to_owned();
-            Some(cast(text(&clock), DataType::Time(Some(6), TimezoneInfo::None)))
+            Some(cast(text(&clock), DataType::Time(None, TimezoneInfo::None)))
         }
+        ("date_trunc" | "datetime_trunc" | "timestamp_trunc", [value, part]) => {
+            let part = text(&part_name(part)?);
+            let value = match name {
+                "datetime_trunc" => cast(value.clone(), datetime()),
+                "timestamp_trunc" => cast(value.clone(), timestamp()),
+                _ => value.clone(),
+            };
+            Some(call("trunc_to", vec![part, value]))
+        }
+        // DataFusion takes the base first, and 10 for it.
+        ("log", [value]) => Some(call("ln", vec![value.clone()])),
+        ("log", [value, base]) => Some(call("log", vec![base.clone(), value.clone()])),
+        // DataFusion leaves NULLs out.
+        ("concat" | "greatest" | "least", [_, ..]) => Some(null_if_any_is(name, arguments.clone())),
         ("session_user", []) => Some(text(SESSION_USER)),
         ("if", [condition, result, other]) => Some(case(condition, result.clone(), other.clone())),
         ("date", [value]) => Some(cast(value.clone(), DataType::Date)),
@@ -157,12 +180,34 @@ fn separate(function: &mut Function) {
     }
 }
 
-/// `TIMESTAMP_TRUNC(x, DAY)` is `date_trunc('day', x)`.
-fn trunc(function: &mut Function) {
-    if let Some([value, Expr::Identifier(part)]) = plain_args(function).as_deref() {
-        let args = [text(&part.value.to_lowercase()), value.clone()].map(FunctionArgExpr::Expr);
-        set_args(function, args.to_vec());
-        rename(function, "date_trunc");
+/// `EXTRACT(part FROM value)`.
+pub(super) fn extract(part: &str, value: &Expr) -> Expr {
+    match part {
+        "DATE" => cast(value.clone(), DataType::Date),
+        "DATETIME" => cast(value.clone(), datetime()),
+        "TIME" => cast(value.clone(), DataType::Time(None, TimezoneInfo::None)),
+        part => call("extract_part", vec![text(part), value.clone()]),
+    }
+}
+
+/// `DAY`, `WEEK(MONDAY)`.
+fn part_name(part: &Expr) -> Option<String> {
+    match part {
+        Expr::Identifier(part) => Some(part.value.to_ascii_uppercase()),
+        Expr::Function(_) => Some(part.to_string().to_ascii_uppercase()),
+        _ => None,
+    }
+}
+
+fn null_if_any_is(name: &str, arguments: Vec<Expr>) -> Expr {
+    let is_null = |argument: &Expr| CaseWhen {
+        condition: Expr::IsNull(Box::new(argument.clone())),
+        result: Expr::value(Value::Null),
+    };
+    Expr::Case {
+        operand: None,
+        conditions: arguments.iter().map(is_null).collect(),
+        else_result: Some(Box::new(call(name, arguments))),
     }
 }
 

@@ -47,6 +47,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
             mark("GEOGRAPHY"),
             point,
         ),
+        Scalar::new("pow", exact(vec![DataType::Float64; 2]), Returns::Float, power),
         Scalar::new("round", exact(vec![DataType::Float64]), Returns::Float, |args| {
             rounded(args, f64::round)
         }),
@@ -62,10 +63,10 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
 }
 
 /// Not true of any, but what is computed in advance loses its mark.
-const VOLATILE: Volatility = Volatility::Volatile;
+pub(super) const VOLATILE: Volatility = Volatility::Volatile;
 
 #[derive(Debug)]
-struct Scalar {
+pub(super) struct Scalar {
     name: &'static str,
     signature: Signature,
     returns: Returns,
@@ -74,8 +75,11 @@ struct Scalar {
 
 /// What a function returns.
 #[derive(Clone, Copy, Debug)]
-enum Returns {
+pub(super) enum Returns {
     Float,
+    Integer,
+    /// What that argument is, its mark included.
+    Of(usize),
     /// A number of the wider of its arguments' types.
     Quotient,
     /// Text that is a value of that type.
@@ -83,13 +87,13 @@ enum Returns {
 }
 
 /// An argument, with what its type does not say.
-struct Argument {
-    array: ArrayRef,
+pub(super) struct Argument {
+    pub(super) array: ArrayRef,
     field: FieldRef,
 }
 
 impl Scalar {
-    fn new(
+    pub(super) fn new(
         name: &'static str,
         signature: Signature,
         returns: Returns,
@@ -120,6 +124,8 @@ impl ScalarUDFImpl for Scalar {
     fn return_type(&self, args: &[DataType]) -> Result<DataType> {
         Ok(match self.returns {
             Returns::Float => DataType::Float64,
+            Returns::Integer => DataType::Int64,
+            Returns::Of(at) => args.get(at).cloned().unwrap_or(DataType::Null),
             Returns::Quotient => args.first().cloned().unwrap_or(DataType::Float64),
             Returns::Marked(_) => DataType::Utf8,
         })
@@ -255,6 +261,16 @@ fn rounded(args: &[Argument], round: fn(f64) -> f64) -> Result<ArrayRef> {
         }
         _ => exec_err!("it takes one argument"),
     }
+}
+
+fn power(args: &[Argument]) -> Result<ArrayRef> {
+    let [base, exponent] = args else {
+        return exec_err!("POW takes two arguments");
+    };
+    let pairs = base.array.as_primitive::<Float64Type>().iter();
+    let pairs = pairs.zip(exponent.array.as_primitive::<Float64Type>());
+    let power = |(base, exponent): (Option<f64>, Option<f64>)| Some(base?.powf(exponent?));
+    Ok(Arc::new(pairs.map(power).collect::<Float64Array>()))
 }
 
 fn to_json_string(args: &[Argument]) -> Result<ArrayRef> {

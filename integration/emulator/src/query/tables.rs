@@ -112,6 +112,7 @@ impl VisitorMut for Tables<'_> {
             alias,
             args: None,
             version,
+            sample,
             ..
         } = factor
         else {
@@ -119,6 +120,10 @@ impl VisitorMut for Tables<'_> {
         };
         if version.is_some() {
             let text = "FOR SYSTEM_TIME AS OF is not supported by this emulator";
+            return ControlFlow::Break(QueryError::Invalid(text.to_owned()));
+        }
+        if sample.is_some() {
+            let text = "TABLESAMPLE is not supported by this emulator";
             return ControlFlow::Break(QueryError::Invalid(text.to_owned()));
         }
         match self.rename(name) {

@@ -424,3 +424,173 @@ async fn a_query_that_takes_too_long_ends_with_an_error() {
     drop(all);
     assert_eq!(waited, Err(QueryError::TimedOut));
 }
+
+#[tokio::test]
+async fn words_that_mean_something_else_to_the_engine_mean_what_they_mean_in_bigquery() {
+    for (sql, want) in [
+        (
+            "CAST(1.5 AS INT64), CAST(-1.5 AS INT64), CAST(2.4 AS INT64), CAST(NUMERIC '2.5' AS INT64), SAFE_CAST(-0.5 AS INT64)",
+            "2,-2,2,3,-1",
+        ),
+        (
+            "CAST('7' AS INT64), CAST(TRUE AS INT64), SAFE_CAST('x' AS INT64)",
+            "7,1,",
+        ),
+        (
+            "CAST(1.0 AS STRING), CAST(0.1 AS STRING), CAST(1e20 AS STRING), CAST(NUMERIC '1.50' AS STRING), CAST(7 AS STRING)",
+            "1,0.1,1e+20,1.5,7",
+        ),
+        (
+            "CAST(TIMESTAMP '2024-01-02 03:04:05.5+00' AS STRING), CAST(DATETIME '2024-01-02 03:04:05' AS STRING)",
+            "2024-01-02 03:04:05.500+00,2024-01-02 03:04:05",
+        ),
+        (
+            "CAST(DATE '2024-01-02' AS STRING), CAST(TRUE AS STRING), CAST(b'ab' AS STRING), SAFE_CAST(b'\\xff' AS STRING)",
+            "2024-01-02,true,ab,",
+        ),
+        ("ROUND(LOG(8, 2)), LOG(1), LOG10(100)", "3.0,0.0,2.0"),
+        ("POW(2, 3), POWER(2, -1)", "8.0,0.5"),
+        (
+            "CONCAT('a', 'b'), CONCAT('a', NULL), CONCAT('a', CAST(NULL AS STRING), 'b')",
+            "ab,,",
+        ),
+        (
+            "GREATEST(1, 3, 2), LEAST(1, 3, 2), GREATEST(1, NULL), LEAST(NULL, 1)",
+            "3,1,,",
+        ),
+        (
+            "SUBSTR('héllo', -2), SUBSTR('héllo', 2, 2), SUBSTR('abc', 0, 2), SUBSTR('abc', -9, 2), SUBSTR('abc', 9), \
+             SUBSTRING('abc', 2)",
+            "lo,él,ab,ab,,bc",
+        ),
+        ("SUBSTR(b'abc', -2, 1), SUBSTR(NULL, 1)", "62,"),
+        ("REGEXP_REPLACE('a-b-c', '-', '+')", "a+b+c"),
+        (
+            "DATE_TRUNC(DATE '2024-05-15', WEEK), DATE_TRUNC(DATE '2024-05-15', WEEK(TUESDAY)), DATE_TRUNC(DATE '2024-05-12', ISOWEEK)",
+            "2024-05-12,2024-05-14,2024-05-06",
+        ),
+        (
+            "DATE_TRUNC(DATE '2024-05-15', QUARTER), DATE_TRUNC(DATE '2024-12-30', ISOYEAR), DATE_TRUNC(DATE '2024-05-15', YEAR)",
+            "2024-04-01,2024-12-30,2024-01-01",
+        ),
+        (
+            "TIMESTAMP_TRUNC(TIMESTAMP '2024-05-15 10:11:12.123456+00', MILLISECOND), DATETIME_TRUNC(DATETIME '2024-05-15 10:11:12', WEEK)",
+            "2024-05-15T10:11:12.123Z,2024-05-12T00:00:00",
+        ),
+        (
+            "EXTRACT(WEEK FROM DATE '2024-01-06'), EXTRACT(WEEK FROM DATE '2024-01-07'), EXTRACT(WEEK(MONDAY) FROM DATE '2024-01-01'), \
+             EXTRACT(ISOWEEK FROM DATE '2021-01-01'), EXTRACT(ISOYEAR FROM DATE '2021-01-01')",
+            "0,1,1,53,2020",
+        ),
+        (
+            "EXTRACT(DAYOFWEEK FROM DATE '2024-01-07'), EXTRACT(DAYOFYEAR FROM DATE '2024-02-01'), EXTRACT(QUARTER FROM DATE '2024-05-15')",
+            "1,32,2",
+        ),
+        (
+            "EXTRACT(SECOND FROM TIMESTAMP '2024-05-15 10:11:12.123456+00'), EXTRACT(MILLISECOND FROM TIMESTAMP '2024-05-15 10:11:12.123456+00'), \
+             EXTRACT(MICROSECOND FROM DATETIME '2024-05-15 10:11:12.123456'), EXTRACT(HOUR FROM TIME '10:11:12')",
+            "12,123,123456,10",
+        ),
+        (
+            "EXTRACT(DATE FROM TIMESTAMP '2024-05-15 10:11:12+00'), EXTRACT(TIME FROM DATETIME '2024-05-15 10:11:12'), CURRENT_TIME()",
+            "2024-05-15,10:11:12,00:00:00",
+        ),
+        (
+            r#"b'\x00\xfF\101a', TO_JSON_STRING('\x41\u00e9\U0001F600\t'), "it's", 'a\'b', r'a\d', '''x'y'''"#,
+            r#"00ff4161,"Aé😀\t",it's,a'b,a\d,x'y"#,
+        ),
+        (
+            "LENGTH(GENERATE_UUID()), RAND() < 1, RAND() != RAND()",
+            "36,true,true",
+        ),
+    ] {
+        let got = lines(&format!("SELECT {sql}")).await;
+        assert_eq!(got[1..], [want], "{sql}");
+    }
+    let head = lines(
+        "SELECT DATE_TRUNC(DATE '2024-05-15', MONTH) AS a, DATETIME_TRUNC(DATETIME '2024-05-15 10:11:12', DAY) AS b, \
+         TIMESTAMP_TRUNC(TIMESTAMP '2024-05-15 10:11:12+00', DAY) AS c, POW(2, 3) AS d",
+    );
+    assert_eq!(head.await[0], "a DATE, b DATETIME, c TIMESTAMP, d FLOAT64");
+}
+
+#[tokio::test]
+async fn what_the_engine_would_leave_out_without_a_word_is_refused() {
+    for (sql, want) in [
+        (
+            "SELECT AS STRUCT 1 AS a, 2 AS b",
+            "SELECT AS STRUCT is not supported by this emulator",
+        ),
+        (
+            "SELECT 1 AS x UNION ALL SELECT AS VALUE 1",
+            "SELECT AS VALUE is not supported by this emulator",
+        ),
+        (
+            "SELECT CAST('abc' AS STRING(2))",
+            "CAST AS STRING(2) is not supported by this emulator",
+        ),
+        (
+            "SELECT CAST(b'abc' AS BYTES(2))",
+            "CAST AS BYTES(2) is not supported by this emulator",
+        ),
+        (
+            "SELECT * FROM Users TABLESAMPLE SYSTEM (10 PERCENT)",
+            "TABLESAMPLE is not supported by this emulator",
+        ),
+        ("SELECT NOW()", "Function not found: now"),
+        ("SELECT RANDOM()", "Function not found: random"),
+        (
+            "SELECT CURRENT_DATE('Europe/Paris')",
+            "Function not found: current_date",
+        ),
+        (
+            "SELECT SUBSTR('abc', 1, -1)",
+            "Third argument in SUBSTR() cannot be negative",
+        ),
+        (
+            "SELECT CAST(b'\\xff' AS STRING)",
+            "Invalid cast of bytes to UTF8 string",
+        ),
+        (
+            "SELECT EXTRACT(HOUR FROM DATE '2024-01-02')",
+            "EXTRACT of HOUR takes another type than Date32",
+        ),
+        (
+            "SELECT EXTRACT(CENTURY FROM DATE '2024-01-02')",
+            "EXTRACT of CENTURY is not supported by this emulator",
+        ),
+        ("SELECT '\\z'", "Syntax error: Illegal escape sequence: \\z"),
+        ("SELECT b'\\u0041'", "Syntax error: Illegal escape sequence: \\u"),
+        ("SELECT '\\xg1'", "Syntax error: Illegal escape sequence: \\x"),
+        (
+            "SELECT 'a''b'",
+            "Syntax error: Concatenated string literals need to be separated by whitespace or comments",
+        ),
+    ] {
+        let error = run(sql).await.unwrap_err().to_string();
+        assert!(error.ends_with(want), "{sql}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_query_that_is_given_up_ends() {
+    let shared = shared();
+    let numbers = "UNNEST(GENERATE_ARRAY(1, 100000))";
+    let request = Request {
+        sql: format!("SELECT COUNT(*) FROM {numbers} a, {numbers} b"),
+        project: "p".to_owned(),
+        default_dataset: None,
+        parameters: Parameters::default(),
+        dry_run: false,
+        location: None,
+    };
+    let given_up = run_within(Duration::from_millis(100), &shared, request).await;
+    assert_eq!(given_up, Err(QueryError::TimedOut));
+    // Its thread holds its turn for as long as it runs.
+    let turns = shared.turns();
+    let all = turns.acquire_many(8);
+    assert!(
+        timeout(Duration::from_secs(5), all).await.is_ok(),
+        "it still runs"
+    );
+}

@@ -6,6 +6,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 
 use crate::query::QueryError;
 use crate::query::parameters::Parameters;
+use crate::query::strings::unescape;
 
 /// BigQuery's limit on the text of a query, in bytes.
 const LONGEST: usize = 1 << 20;
@@ -29,7 +30,9 @@ impl<'a> Text<'a> {
             let text = "The query is too large. The maximum standard SQL query length is 1024.00K characters";
             return Err(QueryError::Invalid(text.to_owned()));
         }
+        // It knows other escapes than BigQuery.
         let tokens = Tokenizer::new(&DIALECT, sql)
+            .with_unescape(false)
             .tokenize_with_location()
             .map_err(|error| syntax(error.into()))?;
         let mut text = Self {
@@ -37,7 +40,8 @@ impl<'a> Text<'a> {
             tokens: Vec::with_capacity(tokens.len()),
         };
         let mut positional = 0;
-        for token in tokens {
+        for mut token in tokens {
+            token.token = literal(token.token)?;
             let value = match &token.token {
                 Token::Placeholder(name) if name == "?" => {
                     positional += 1;
@@ -102,6 +106,33 @@ impl<'a> Text<'a> {
             .nth(column)
             .map_or(self.sql.len(), |(offset, _)| start + offset)
     }
+}
+
+/// A string without its escapes, a byte string as its bytes.
+fn literal(token: Token) -> Result<Token, QueryError> {
+    let read = |text: &str, of_bytes, quote| unescape(text, of_bytes, quote).map_err(QueryError::Syntax);
+    let string = |text: &str, quote| {
+        let bytes = read(text, false, quote)?;
+        // Whole characters have been put together.
+        Ok::<_, QueryError>(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let bytes = |text: &str, quote| {
+        let hex = read(text, true, quote)?
+            .into_iter()
+            .map(|byte| format!("{byte:02x}"));
+        Ok::<_, QueryError>(Token::HexStringLiteral(hex.collect()))
+    };
+    Ok(match token {
+        Token::SingleQuotedString(text) => Token::SingleQuotedString(string(&text, Some('\''))?),
+        Token::DoubleQuotedString(text) => Token::DoubleQuotedString(string(&text, Some('"'))?),
+        Token::TripleSingleQuotedString(text) => Token::TripleSingleQuotedString(string(&text, None)?),
+        Token::TripleDoubleQuotedString(text) => Token::TripleDoubleQuotedString(string(&text, None)?),
+        Token::SingleQuotedByteStringLiteral(text) => bytes(&text, Some('\''))?,
+        Token::DoubleQuotedByteStringLiteral(text) => bytes(&text, Some('"'))?,
+        Token::TripleSingleQuotedByteStringLiteral(text)
+        | Token::TripleDoubleQuotedByteStringLiteral(text) => bytes(&text, None)?,
+        other => other,
+    })
 }
 
 /// The parser's error as BigQuery's.

@@ -208,7 +208,7 @@ fn number(name: &str, value: &Expr) -> Result<Option<f64>, QueryError> {
 }
 
 /// A number with its sign.
-fn digits(value: &Expr) -> Option<String> {
+pub(in crate::query) fn digits(value: &Expr) -> Option<String> {
     match value {
         Expr::Value(ValueWithSpan {
             value: SqlValue::Number(digits, _),

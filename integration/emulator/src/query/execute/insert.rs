@@ -7,14 +7,17 @@ use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, RecordBatch, RecordB
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Fields};
 use arrow_select::zip::zip;
-use datafusion::sql::sqlparser::ast::{Expr, Query, SetExpr, Value, Values};
+use datafusion::sql::sqlparser::ast::{
+    DataType as DataTypeName, ExactNumberInfo, Expr, Query, SetExpr, Value, Values,
+};
 
 use super::refused;
 use super::tables::check_kind;
 use crate::catalog::TableRef;
 use crate::defaults::{DefaultValue, Moment};
 use crate::machine::{Machine, Switches};
-use crate::query::ddl::{Insert, Source};
+use crate::query::casts::round_decimals;
+use crate::query::ddl::{Insert, Source, options};
 use crate::query::parameters::Parameters;
 use crate::query::text::Text;
 use crate::query::{Answer, Dml, QueryError, QueryOutput, Scope, internal, tables};
@@ -105,14 +108,34 @@ fn source(source: Source, columns: &[Column]) -> Result<(Box<Query>, Defaulted),
     let in_column = |at: usize| -> BooleanArray { rows.iter().map(|row| Some(row[at].is_none())).collect() };
     let defaulted = (0..expected).map(|at| (at, in_column(at)));
     let defaulted = defaulted.filter(|(_, rows)| rows.true_count() > 0).collect();
-    let null = || Expr::value(Value::Null);
-    let row = |row: Vec<Option<Expr>>| row.into_iter().map(|value| value.unwrap_or_else(null)).collect();
+    let value = |(value, column): (Option<Expr>, &Column)| match value {
+        Some(value) => exact(value, &column.kind),
+        None => Expr::value(Value::Null),
+    };
+    let row = |row: Vec<Option<Expr>>| row.into_iter().zip(columns).map(value).collect();
     let mut query = tables::parse(&Text::read("SELECT 1", &Parameters::default())?)?;
     *query.body = SetExpr::Values(Values {
         explicit_row: false,
         rows: rows.into_iter().map(row).collect(),
     });
     Ok((query, defaulted))
+}
+
+/// A number goes into NUMERIC and BIGNUMERIC as it is written, and not by way of FLOAT64.
+fn exact(value: Expr, kind: &Kind) -> Expr {
+    let data_type = match kind {
+        Kind::Numeric { .. } => DataTypeName::Numeric(ExactNumberInfo::None),
+        Kind::BigNumeric { .. } => DataTypeName::BigNumeric(ExactNumberInfo::None),
+        _ => return value,
+    };
+    let digits = options::digits(&value);
+    match digits.filter(|digits| digits.contains('.') && !digits.contains(['e', 'E'])) {
+        Some(digits) => Expr::TypedString {
+            data_type,
+            value: Value::SingleQuotedString(digits),
+        },
+        None => value,
+    }
 }
 
 /// Puts default values where rows say `DEFAULT`.
@@ -308,7 +331,21 @@ fn assign_kind(
         safe: false,
         ..CastOptions::default()
     };
-    Some(cast_with_options(array, &to.arrow(), &options).map_err(invalid))
+    let cast = cast_with_options(array, &to.arrow(), &options).map_err(invalid);
+    Some(cast.map(|array| match declared_scale(to) {
+        Some(scale) => round_decimals(&array, scale),
+        None => array,
+    }))
+}
+
+/// Digits after the point of a NUMERIC or BIGNUMERIC with declared ones.
+fn declared_scale(kind: &Kind) -> Option<i8> {
+    match kind {
+        Kind::Numeric { precision, scale } | Kind::BigNumeric { precision, scale } => {
+            precision.and(i8::try_from(scale.unwrap_or(0)).ok())
+        }
+        _ => None,
+    }
 }
 
 /// BigQuery's coercions: without loss always, and of literals some more. JSON and GEOGRAPHY are text to the engine.

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::insert::convert;
 use super::{defined, exists, refused};
-use crate::catalog::{Entity, Millis, Table, TableRef};
+use crate::catalog::{CatalogError, Entity, Millis, Table, TableRef};
 use crate::description::Description;
 use crate::machine::Machine;
 use crate::query::ddl::{Action, AlterTable, Create, CreateTable, ForeignKey, Name, options};
@@ -46,15 +46,16 @@ pub(super) async fn create(scope: &Scope, mut create: CreateTable) -> Result<Ans
             return Ok(done(if replaced { "REPLACE" } else { "CREATE" }));
         }
         let Description { schema, rest } = description.with_defaults(machine.catalog(), &name, now);
-        let made = match create.create {
-            Create::OrReplace => machine.replace_table(&name, schema, rest, now),
-            Create::New | Create::IfNotExists => machine.create_table(&name, schema, rest, now),
+        let rows = rows.filter(|rows| rows.num_rows() > 0);
+        let made = match (rows, create.create) {
+            _ if replaced && create.create != Create::OrReplace => {
+                Err(CatalogError::AlreadyExists(Entity::Table(name.clone())))
+            }
+            (Some(rows), _) => machine.fill_table(&name, schema, rest, rows, now),
+            (None, _) => machine.replace_table(&name, schema, rest, now).map(|_| ()),
         };
-        if let Err(error) = made.map(|_| ()) {
+        if let Err(error) = made {
             return Err(refused(machine.catalog(), error));
-        }
-        if let Some(rows) = rows.filter(|rows| rows.num_rows() > 0) {
-            machine.publish(&name, rows, now).map_err(QueryError::Catalog)?;
         }
         Ok(done(if replaced { "REPLACE" } else { "CREATE" }))
     })

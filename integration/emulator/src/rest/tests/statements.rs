@@ -514,3 +514,36 @@ async fn information_schema_tells_of_tables_columns_and_options() {
         assert_eq!(world.fails(sql).await, text);
     }
 }
+
+#[tokio::test]
+async fn numbers_go_into_numeric_columns_as_they_are_written_and_are_rounded_to_the_declared_digits() {
+    let world = World::with_rows(0).await;
+    world
+        .execute("CREATE TABLE u (n NUMERIC, b BIGNUMERIC, d NUMERIC(5, 2), p NUMERIC(3))")
+        .await;
+    world
+        .execute(
+            "INSERT INTO u VALUES (123456789012345678.123456789, 0.12345678901234567890123456789, 1.005, 1.5), \
+             (-0.1, -0.3, -1.005, -2.5), (0.30, 7, 2, 3)",
+        )
+        .await;
+    let rows = world.get("datasets/d/tables/u/data").await["rows"].take();
+    let row = |values: [&str; 4]| json!({ "f": values.map(|value| json!({ "v": value })) });
+    let want = json!([
+        row([
+            "123456789012345678.123456789",
+            "0.12345678901234567890123456789",
+            "1.01",
+            "2"
+        ]),
+        row(["-0.1", "-0.3", "-1.01", "-3"]),
+        row(["0.3", "7", "2", "3"]),
+    ]);
+    assert_eq!(rows, want);
+    // So are those of a query.
+    world
+        .execute("CREATE TABLE v (d NUMERIC(5, 2)) AS SELECT n / 3 FROM u WHERE n < 1 AND n > 0")
+        .await;
+    let rows = world.get("datasets/d/tables/v/data").await["rows"].take();
+    assert_eq!(rows, json!([{ "f": [{ "v": "0.1" }] }]));
+}
