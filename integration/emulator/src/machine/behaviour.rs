@@ -286,6 +286,8 @@ behaviours! {
     NullListsRefused,
     /// Rows are one record batch message; unlearned, a schema message may stand before it.
     OneArrowMessageOnly,
+    /// A record batch whose body is compressed is refused, unless a switch has it otherwise.
+    CompressedArrowRefused,
     /// Arrow fields that are not nullable fit nullable columns.
     NonNullableFieldsTaken,
 

@@ -88,9 +88,17 @@ pub struct Switches {
     /// Is a writer schema that does not fit refused inside the stream? Default no: it ends the call
     /// [PROD beam #27892].
     pub schema_error_in_band: bool,
-    /// UNCONFIRMED: are Arrow types that Google's table does not list accepted (unsigned integers, LargeUtf8,
-    /// LargeBinary, timestamps in s, ms or ns, Date64, Time32, Time64 in ns)? Default no.
-    pub unlisted_arrow_types: bool,
+    /// UNCONFIRMED: does an INT64 take unsigned Arrow integers, of 64 bits too? Default no (write-api.md 5.5).
+    pub arrow_unsigned_integers: bool,
+    /// UNCONFIRMED: are texts and bytes in other Arrow layouts accepted (LargeUtf8, LargeBinary, Utf8View, BinaryView,
+    /// FixedSizeBinary)? Default no (write-api.md 5.5).
+    pub arrow_other_layouts: bool,
+    /// UNCONFIRMED: are times in other Arrow units accepted (timestamps in s, ms or ns, Date64, Time32, Time64 in ns)?
+    /// Default no (write-api.md 5.5).
+    pub arrow_other_time_units: bool,
+    /// UNCONFIRMED: is an Arrow record batch accepted whose body is compressed? Default no; with yes LZ4 is read, and
+    /// ZSTD is not (write-api.md 5.5). A dictionary has no place in a request, whatever the switches.
+    pub arrow_compression: bool,
     /// INFERRED: does an enum stand in a STRING by its name? Default yes; with no, by its number (write-api.md 5.1).
     pub enum_name_into_string: bool,
     /// UNCONFIRMED: are the sections that a sequence number lacks zero, so that `A` equals `A/0`? Default no: the longer
@@ -195,7 +203,10 @@ impl Default for Switches {
             offset_before_schema: true,
             finalized_in_band: true,
             schema_error_in_band: false,
-            unlisted_arrow_types: false,
+            arrow_unsigned_integers: false,
+            arrow_other_layouts: false,
+            arrow_other_time_units: false,
+            arrow_compression: false,
             enum_name_into_string: true,
             short_sequence_padded: false,
             max_decoded_bytes: 1 << 30,

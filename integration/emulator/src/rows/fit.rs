@@ -12,8 +12,12 @@ use crate::schema::{Column, Kind, Mode, RangeElement};
 pub(crate) struct Takes {
     /// Those of Google's table (write-api.md 5.5).
     listed: bool,
-    /// Those that it leaves out and arrow can convert.
-    unlisted: bool,
+    /// Unsigned integers, which it leaves out, as those that follow.
+    unsigned: bool,
+    /// Texts and bytes in other layouts.
+    layouts: bool,
+    /// Times in other units.
+    units: bool,
     /// TIMESTAMP without a zone.
     without_zone: bool,
     /// Columns that say what a row changes, only to pass over them.
@@ -24,15 +28,20 @@ impl Takes {
     /// What the table says.
     pub(crate) const LISTED: Self = Self {
         listed: true,
-        unlisted: false,
+        unsigned: false,
+        layouts: false,
+        units: false,
         without_zone: true,
         changes: false,
     };
 
     pub(crate) fn of(switches: &Switches) -> Self {
+        let all = !switches.keeps(Behaviour::UnlistedArrowTypesRefused);
         Self {
             listed: switches.keeps(Behaviour::ListedArrowTypesTaken),
-            unlisted: switches.unlisted_arrow_types || !switches.keeps(Behaviour::UnlistedArrowTypesRefused),
+            unsigned: switches.arrow_unsigned_integers || all,
+            layouts: switches.arrow_other_layouts || all,
+            units: switches.arrow_other_time_units || all,
             without_zone: switches.keeps(Behaviour::TimestampNeedsNoZone),
             changes: !switches.keeps(Behaviour::ArrowTakesNoChanges),
         }
@@ -175,7 +184,24 @@ impl Takes {
         let listed = self.listed && takes(kind, source);
         let zoned =
             self.without_zone || *kind != Kind::Timestamp || !matches!(source, DataType::Timestamp(_, None));
-        (listed && zoned) || (self.unlisted && takes_unlisted(kind, source))
+        (listed && zoned) || self.unlisted(kind, source)
+    }
+
+    /// What Google's table leaves out and arrow can convert.
+    fn unlisted(self, kind: &Kind, source: &DataType) -> bool {
+        use DataType as Arrow;
+        match (kind, source) {
+            (Kind::Int64, Arrow::UInt8 | Arrow::UInt16 | Arrow::UInt32 | Arrow::UInt64) => self.unsigned,
+            (Kind::String { .. } | Kind::Json | Kind::Geography, Arrow::LargeUtf8 | Arrow::Utf8View)
+            | (Kind::Bytes { .. }, Arrow::LargeBinary | Arrow::BinaryView | Arrow::FixedSizeBinary(_)) => {
+                self.layouts
+            }
+            (Kind::Date, Arrow::Date64)
+            | (Kind::Time, Arrow::Time32(_) | Arrow::Time64(_))
+            | (Kind::Datetime, Arrow::Timestamp(_, None)) => self.units,
+            (Kind::Timestamp, Arrow::Timestamp(_, zone)) => self.units && is_utc(zone.as_deref()),
+            _ => false,
+        }
     }
 
     /// A struct of `start` and `end`, both of the one Arrow type that Google's table has for the element.
@@ -218,21 +244,6 @@ fn takes(kind: &Kind, source: &DataType) -> bool {
 
 fn bound(name: &str, element: RangeElement) -> Column {
     Column::new(name, element.into(), Mode::Nullable)
-}
-
-/// What Google's table leaves out and arrow can convert.
-fn takes_unlisted(kind: &Kind, source: &DataType) -> bool {
-    use DataType as Arrow;
-    match (kind, source) {
-        (Kind::Int64, Arrow::UInt8 | Arrow::UInt16 | Arrow::UInt32 | Arrow::UInt64)
-        | (Kind::String { .. } | Kind::Json | Kind::Geography, Arrow::LargeUtf8)
-        | (Kind::Bytes { .. }, Arrow::LargeBinary)
-        | (Kind::Date, Arrow::Date64)
-        | (Kind::Time, Arrow::Time32(_) | Arrow::Time64(_))
-        | (Kind::Datetime, Arrow::Timestamp(_, None)) => true,
-        (Kind::Timestamp, Arrow::Timestamp(_, zone)) => is_utc(zone.as_deref()),
-        _ => false,
-    }
 }
 
 fn is_utc(zone: Option<&str>) -> bool {

@@ -3,6 +3,7 @@
 //! Written over the flatbuffer verifier rather than arrow's own stream reader, which takes a trusted stream and
 //! panics on some malformed ones; here every length is checked before it is used.
 
+use std::io::Read;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, StructArray, make_array};
@@ -10,6 +11,9 @@ use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_ipc::{self as ipc, MessageHeader};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit};
 use bytes::Bytes;
+use lz4_flex::frame::FrameDecoder;
+
+use super::Memory;
 
 /// Nesting that BigQuery allows, and that our recursion is limited to.
 const MAX_DEPTH: usize = 15;
@@ -75,8 +79,13 @@ pub(crate) fn count_rows(bytes: &Bytes) -> Result<u64, IpcError> {
     Ok(length(rows)? as u64)
 }
 
-/// Reads a RecordBatch message under the schema given before.
-pub(crate) fn read_batch(bytes: &Bytes, fields: &Fields) -> Result<Columns, IpcError> {
+/// Reads a RecordBatch message under the schema given before; a compressed one if it `inflates`.
+pub(crate) fn read_batch(
+    bytes: &Bytes,
+    fields: &Fields,
+    inflates: bool,
+    memory: &Memory,
+) -> Result<Columns, IpcError> {
     let (meta, body) = split(bytes, "record batch")?;
     let message = parse(&meta, "record batch")?;
     let Some(batch) = message.header_as_record_batch() else {
@@ -92,14 +101,23 @@ pub(crate) fn read_batch(bytes: &Bytes, fields: &Fields) -> Result<Columns, IpcE
             body.len()
         ));
     }
-    if batch.compression().is_some() {
-        return fail("the Arrow record batch is compressed");
+    if let Some(compression) = batch.compression() {
+        if !inflates {
+            return fail("the Arrow record batch is compressed");
+        }
+        if compression.codec() != ipc::CompressionType::LZ4_FRAME {
+            return fail("the Arrow record batch is compressed otherwise than by LZ4, which cannot be read");
+        }
     }
     let rows = length(batch.length())?;
     let mut walk = Walk {
         nodes: batch.nodes().into_iter().flatten(),
         buffers: batch.buffers().into_iter().flatten(),
+        variadic: batch.variadicBufferCounts().into_iter().flatten(),
+        unread: body.len(),
         body: Buffer::from(body),
+        compressed: batch.compression().is_some(),
+        memory,
     };
     let mut arrays = Vec::with_capacity(fields.len());
     for field in fields {
@@ -113,7 +131,8 @@ pub(crate) fn read_batch(bytes: &Bytes, fields: &Fields) -> Result<Columns, IpcE
         }
         arrays.push(array);
     }
-    if walk.nodes.next().is_some() || walk.buffers.next().is_some() {
+    let more = walk.nodes.next().is_some() || walk.buffers.next().is_some();
+    if more || walk.variadic.next().is_some() {
         return fail("the Arrow record batch has more columns than its schema");
     }
     Ok(Columns { arrays, rows })
@@ -223,6 +242,12 @@ fn read_type(field: ipc::Field<'_>, depth: usize) -> Result<Option<DataType>, Ip
         ipc::Type::LargeUtf8 => Some(DataType::LargeUtf8),
         ipc::Type::Binary => Some(DataType::Binary),
         ipc::Type::LargeBinary => Some(DataType::LargeBinary),
+        ipc::Type::Utf8View => Some(DataType::Utf8View),
+        ipc::Type::BinaryView => Some(DataType::BinaryView),
+        ipc::Type::FixedSizeBinary => {
+            let width = field.type_as_fixed_size_binary().map(|binary| binary.byteWidth());
+            width.filter(|width| *width > 0).map(DataType::FixedSizeBinary)
+        }
         ipc::Type::Date => field.type_as_date().and_then(|date| match date.unit() {
             ipc::DateUnit::DAY => Some(DataType::Date32),
             ipc::DateUnit::MILLISECOND => Some(DataType::Date64),
@@ -275,16 +300,23 @@ fn read_type(field: ipc::Field<'_>, depth: usize) -> Result<Option<DataType>, Ip
 }
 
 /// Walks through the nodes and buffers of a batch in the order of its fields.
-struct Walk<N, B> {
+struct Walk<'m, N, B, V> {
     nodes: N,
     buffers: B,
+    /// Of each array of views, how many buffers it has.
+    variadic: V,
     body: Buffer,
+    /// Bytes of the body that no buffer is made of yet, if none are in two.
+    unread: usize,
+    compressed: bool,
+    memory: &'m Memory,
 }
 
-impl<'a, N, B> Walk<N, B>
+impl<'a, N, B, V> Walk<'_, N, B, V>
 where
     N: Iterator<Item = &'a ipc::FieldNode>,
     B: Iterator<Item = &'a ipc::Buffer>,
+    V: Iterator<Item = i64>,
 {
     fn array(&mut self, field: &Field) -> Result<ArrayRef, IpcError> {
         let node = self
@@ -337,6 +369,14 @@ where
                     .add_buffer(offsets)
                     .add_buffer(self.buffer(field)?)
             }
+            kind @ (DataType::Utf8View | DataType::BinaryView) => {
+                let mut builder =
+                    arrow_data::ArrayData::builder(kind.clone()).add_buffer(self.buffer(field)?);
+                for _ in 0..self.variadic.next().unwrap_or(0) {
+                    builder = builder.add_buffer(self.buffer(field)?);
+                }
+                builder
+            }
             kind => arrow_data::ArrayData::builder(kind.clone()).add_buffer(self.buffer(field)?),
         };
         // `build` validates lengths, offsets and UTF-8; buffers out of alignment are copied.
@@ -367,13 +407,55 @@ where
             let len = usize::try_from(buffer.length()).ok()?;
             (from.checked_add(len)? <= self.body.len()).then_some((from, len))
         });
-        match place {
-            Some((from, len)) => Ok(self.body.slice_with_length(from, len)),
-            None => fail(format!(
+        let Some((from, len)) = place else {
+            return fail(format!(
                 "a buffer of field {:?} is missing or out of bounds",
                 field.name()
-            )),
+            ));
+        };
+        // Buffers may be made of the same bytes: those of the body come once for free, and can become eight times as
+        // many when they are converted.
+        let again = len.saturating_sub(self.unread);
+        self.unread = self.unread.saturating_sub(len);
+        self.spend((again as u64).saturating_mul(8))?;
+        let buffer = self.body.slice_with_length(from, len);
+        if self.compressed && len > 0 {
+            self.inflate(&buffer, field)
+        } else {
+            Ok(buffer)
         }
+    }
+
+    /// A compressed buffer begins with its length; with -1 if it is not compressed after all.
+    fn inflate(&self, buffer: &Buffer, field: &Field) -> Result<Buffer, IpcError> {
+        let damaged = || {
+            IpcError(format!(
+                "a buffer of field {:?} is no LZ4 data of its length",
+                field.name()
+            ))
+        };
+        let (length, frame) = buffer.split_first_chunk().ok_or_else(damaged)?;
+        let length = i64::from_le_bytes(*length);
+        if length == -1 {
+            return Ok(buffer.slice(8));
+        }
+        let length = u64::try_from(length).map_err(|_| damaged())?;
+        self.spend(length)?;
+        let mut bytes = Vec::new();
+        let read = FrameDecoder::new(frame)
+            .take(length.saturating_add(1))
+            .read_to_end(&mut bytes);
+        match read {
+            Ok(read) if read as u64 == length => Ok(Buffer::from(bytes)),
+            _ => Err(damaged()),
+        }
+    }
+
+    fn spend(&self, bytes: u64) -> Result<(), IpcError> {
+        self.memory.spend(bytes).map_err(|error| match error {
+            ArrowError::MemoryError(text) => IpcError(text),
+            error => IpcError(error.to_string()),
+        })
     }
 }
 

@@ -123,7 +123,10 @@ impl Writer {
                 } else {
                     &ipc::after_schema(batch)
                 };
-                let batch = ipc::read_batch(batch, fields).map_err(|error| malformed(&error, stream))?;
+                let inflates =
+                    switches.arrow_compression || !switches.keeps(Behaviour::CompressedArrowRefused);
+                let batch = ipc::read_batch(batch, fields, inflates, &memory)
+                    .map_err(|error| malformed(&error, stream))?;
                 let checks = Checks::of(switches);
                 let arrays = values::convert(&batch, &fits, columns, &filled, checks, &memory, &mut errors);
                 (batch.rows, arrays, [None, None], Shown::Null)

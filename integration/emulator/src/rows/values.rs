@@ -207,7 +207,7 @@ fn value(
     if required {
         nulls(source, place);
     }
-    let source = &listed(source, kind)?;
+    let source = &listed(source, kind, place.memory)?;
     let checks = place.checks;
     match kind {
         Kind::Bool | Kind::Int64 | Kind::Float64 => cast(source, &kind.arrow()),
@@ -440,8 +440,13 @@ pub(super) fn convert_each<From: ArrowPrimitiveType, To: ArrowPrimitiveType>(
 }
 
 /// Brings an unlisted Arrow type (a switch) to the listed one.
-fn listed(source: &ArrayRef, kind: &Kind) -> Result<ArrayRef, ArrowError> {
+fn listed(source: &ArrayRef, kind: &Kind, memory: &Memory) -> Result<ArrayRef, ArrowError> {
     match (kind, source.data_type()) {
+        (_, DataType::Utf8View | DataType::BinaryView) => {
+            copied(source, memory)?;
+            cast(source, &kind.arrow())
+        }
+        (_, DataType::FixedSizeBinary(_)) => cast(source, &kind.arrow()),
         (_, DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64)
         | (_, DataType::LargeUtf8 | DataType::LargeBinary | DataType::Date64 | DataType::Time32(_)) => {
             cast(source, &kind.arrow())
@@ -453,6 +458,20 @@ fn listed(source: &ArrayRef, kind: &Kind) -> Result<ArrayRef, ArrowError> {
         ),
         _ => Ok(Arc::clone(source)),
     }
+}
+
+/// Views of the same bytes are many texts: what they take, which must also fit arrow's 32-bit offsets.
+fn copied(views: &ArrayRef, memory: &Memory) -> Result<(), ArrowError> {
+    // A view's first 32 bits are its length.
+    let sum = |views: &[u128]| views.iter().map(|view| u64::from(*view as u32)).sum::<u64>();
+    let texts = views.as_string_view_opt().map(|views| sum(views.views()));
+    let bytes = || views.as_binary_view_opt().map(|views| sum(views.views()));
+    let length = texts.or_else(bytes).unwrap_or(0);
+    memory.spend(length)?;
+    i32::try_from(length).map(drop).map_err(|_| {
+        let text = "a column has more than 2 GiB of text; send fewer rows in one request";
+        ArrowError::MemoryError(text.to_owned())
+    })
 }
 
 fn cast(source: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use arrow_array::types::{Int64Type, IntervalMonthDayNano};
 use arrow_array::{
     Array, ArrayRef, BooleanArray, Date32Array, Int64Array, IntervalMonthDayNanoArray, ListArray,
-    RecordBatch, StringArray, StructArray, TimestampNanosecondArray,
+    RecordBatch, StringArray, StringViewArray, StructArray, TimestampNanosecondArray,
 };
+use arrow_ipc::CompressionType;
+use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 use arrow_schema::{DataType, Field};
 use bigquery_write_emulator::faults::FaultPlan;
 use bigquery_write_emulator::machine::Switches;
@@ -292,6 +294,82 @@ fn columns_that_are_not_sent_take_no_memory_without_limit() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn buffers_that_share_their_bytes_take_no_memory_without_limit() {
+    let switches = Switches {
+        max_decoded_bytes: 5_000,
+        ..Switches::default()
+    };
+    let mut world = World::with(switches, FaultPlan::default());
+    let columns = ["a", "b"].map(|name| Column::new(name, Kind::Int64, Mode::Nullable));
+    world.table("m", "US", columns.to_vec());
+    let ints = |from: i64| Arc::new(Int64Array::from_iter_values(from..from + 100)) as ArrayRef;
+    let (schema, rows) = messages(&RecordBatch::try_from_iter([("a", ints(0)), ("b", ints(7))]).unwrap());
+    // The second column's values are all that is there, those of the first with them.
+    let message = arrow_ipc::root_as_message(&rows[8..]).unwrap();
+    let buffers = message.header_as_record_batch().unwrap().buffers().unwrap();
+    let place = |offset: i64, length: i64| [offset.to_le_bytes(), length.to_le_bytes()].concat();
+    let second = place(buffers.get(3).offset(), buffers.get(3).length());
+    let at = rows.windows(16).position(|bytes| bytes == second).unwrap();
+    let mut shared = rows.clone();
+    shared[at..at + 16].copy_from_slice(&place(0, message.bodyLength()));
+    let said = [rows, shared].map(|rows| {
+        let connection = world.open();
+        world.send(connection, &raw_request(STREAM, None, Some(schema.clone()), rows))
+    });
+    assert_eq!(
+        said,
+        [
+            "appended",
+            "ended InvalidArgument: Invalid Arrow data: the rows take more than 5000 bytes of memory when they are \
+             read; send fewer in one request. Entity: projects/p/datasets/d/tables/m/streams/_default"
+        ]
+    );
+}
+
+#[test]
+fn damaged_views_and_compressed_bodies_are_errors_or_rows_and_never_a_panic() {
+    let switches = Switches {
+        arrow_other_layouts: true,
+        arrow_compression: true,
+        max_decoded_bytes: 1 << 20,
+        ..Switches::default()
+    };
+    let mut world = World::with(switches, FaultPlan::default());
+    let text = Kind::String { max_length: None };
+    world.table("m", "US", vec![Column::new("s", text, Mode::Nullable)]);
+    let texts = (0..200).map(|row| (row % 7 > 0).then(|| "text ".repeat(row % 11)));
+    let views: ArrayRef = Arc::new(texts.collect::<StringViewArray>());
+    let batch = RecordBatch::try_from_iter([("s", views)]).unwrap();
+    let mut random = Random(0xface);
+    let (mut refused, mut taken) = (0, 0);
+    for codec in [None, Some(CompressionType::LZ4_FRAME)] {
+        let options = IpcWriteOptions::default().try_with_compression(codec).unwrap();
+        let mut writer = StreamWriter::try_new_with_options(Vec::new(), &batch.schema(), options).unwrap();
+        let schema = writer.get_ref().clone();
+        writer.write(&batch).unwrap();
+        let rows = writer.get_ref()[schema.len()..].to_vec();
+        for round in 0..2_000 {
+            let mut rows = rows.clone();
+            for _ in 0..round.min(1 + random.below(4)) {
+                let at = random.below(rows.len());
+                rows[at] = random.next() as u8;
+            }
+            let connection = world.open();
+            let said = world.send(connection, &raw_request(STREAM, None, Some(schema.clone()), rows));
+            assert!(said == "appended" || said.contains("InvalidArgument"), "{said}");
+            if said == "appended" {
+                taken += 1;
+            } else {
+                refused += 1;
+            }
+            assert!(round > 0 || said == "appended", "{said}");
+            world.machine.lost(connection);
+        }
+    }
+    assert!(refused > 100 && taken > 100, "{refused} refused, {taken} taken");
 }
 
 #[test]

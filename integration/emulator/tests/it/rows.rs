@@ -498,7 +498,9 @@ fn arrow_types_that_google_does_not_list_are_a_switch() {
          (Timestamp(Nanosecond, Some(\"UTC\")) for TIMESTAMP) Entity: W"
     );
     let switches = Switches {
-        unlisted_arrow_types: true,
+        arrow_unsigned_integers: true,
+        arrow_other_layouts: true,
+        arrow_other_time_units: true,
         ..Switches::default()
     };
     let (said, rows) = append_with(switches, columns(), &sent);

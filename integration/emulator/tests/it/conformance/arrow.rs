@@ -4,17 +4,20 @@ use std::sync::Arc;
 
 use arrow_array::types::{IntervalDayTime, IntervalMonthDayNano};
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Date64Array, Decimal128Array, Decimal256Array,
-    Float32Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array, IntervalDayTimeArray,
-    IntervalMonthDayNanoArray, IntervalYearMonthArray, LargeBinaryArray, LargeStringArray, ListArray,
-    RecordBatch, StringArray, StructArray, Time32MillisecondArray, Time64MicrosecondArray,
-    Time64NanosecondArray, TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray,
-    UInt64Array,
+    Array, ArrayRef, BinaryArray, BinaryViewArray, BooleanArray, Date32Array, Date64Array, Decimal128Array,
+    Decimal256Array, FixedSizeBinaryArray, Float32Array, Float64Array, Int8Array, Int16Array, Int32Array,
+    Int64Array, IntervalDayTimeArray, IntervalMonthDayNanoArray, IntervalYearMonthArray, LargeBinaryArray,
+    LargeStringArray, ListArray, RecordBatch, StringArray, StringViewArray, StructArray,
+    Time32MillisecondArray, Time64MicrosecondArray, Time64NanosecondArray, TimestampMicrosecondArray,
+    TimestampMillisecondArray, TimestampNanosecondArray, UInt64Array,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer, i256};
 use arrow_cast::display::array_value_to_string;
+use arrow_ipc::CompressionType;
+use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 use arrow_schema::{DataType, Field, Fields, Schema as ArrowSchema};
-use bigquery_write_emulator::machine::Behaviour;
+use bigquery_write_emulator::faults::FaultPlan;
+use bigquery_write_emulator::machine::{Behaviour, Switches};
 use bigquery_write_emulator::schema::{Column, Kind, Mode, RangeElement};
 use bigquery_write_proto::wire::write_stream::Type;
 
@@ -23,8 +26,12 @@ use crate::world::{World, ints, messages, raw_request, request};
 
 /// Appends one column `v` to a new table that has it: the values kept, or what is said.
 fn kept(kind: Kind, mode: Mode, values: ArrayRef) -> String {
+    kept_with(Switches::default(), kind, mode, values)
+}
+
+fn kept_with(switches: Switches, kind: Kind, mode: Mode, values: ArrayRef) -> String {
     const STREAM: &str = "projects/p/datasets/d/tables/w/_default";
-    let mut w = World::new();
+    let mut w = World::with(switches, FaultPlan::default());
     let table = w.table("w", "US", vec![Column::new("v", kind, mode)]);
     let c = w.open();
     let batch = RecordBatch::try_from_iter_with_nullable([("v", values, true)]).unwrap();
@@ -303,7 +310,8 @@ pub(super) const FACTS: &[Fact] = &[
         ],
     },
     Fact {
-        source: "write-api.md 5.5, UNCONFIRMED, switch unlisted_arrow_types",
+        source: "write-api.md 5.5, UNCONFIRMED, switches arrow_unsigned_integers, arrow_other_layouts and \
+                 arrow_other_time_units",
         says: "Arrow types that Google's table does not list are refused",
         behaviour: Behaviour::UnlistedArrowTypesRefused,
         script: || {
@@ -330,6 +338,141 @@ pub(super) const FACTS: &[Fact] = &[
             "ended InvalidArgument: Found incompatible fields: 'v' (Time64(Nanosecond) for TIME) Entity: W",
             "ended InvalidArgument: Found incompatible fields: 'v' (Timestamp(Millisecond, None) for DATETIME) Entity: W",
             "ended InvalidArgument: Found incompatible fields: 'v' (Timestamp(Nanosecond, None) for TIMESTAMP) Entity: W",
+        ],
+    },
+    Fact {
+        source: "write-api.md 5.5, UNCONFIRMED, switch arrow_other_layouts",
+        says: "so are views and bytes of a fixed size, or they are taken",
+        behaviour: Behaviour::UnlistedArrowTypesRefused,
+        script: || {
+            let bytes = Kind::Bytes { max_length: Some(3) };
+            let long = "longer than twelve bytes";
+            let fixed = FixedSizeBinaryArray::try_from_iter([b"abc", b"def"].into_iter()).unwrap();
+            let columns: [(Kind, ArrayRef); 3] = [
+                (
+                    TEXT,
+                    Arc::new(StringViewArray::from(vec![Some("a"), None, Some(long)])),
+                ),
+                (
+                    bytes.clone(),
+                    Arc::new(BinaryViewArray::from(vec![&b"abc"[..], b""])),
+                ),
+                (bytes, Arc::new(fixed)),
+            ];
+            let mut said = Vec::new();
+            for taken in [false, true] {
+                for (kind, values) in columns.clone() {
+                    let switches = Switches {
+                        arrow_other_layouts: taken,
+                        ..Switches::default()
+                    };
+                    said.push(kept_with(switches, kind, Mode::Nullable, values));
+                }
+            }
+            said
+        },
+        answers: &[
+            "ended InvalidArgument: Found incompatible fields: 'v' (Utf8View for STRING) Entity: W",
+            "ended InvalidArgument: Found incompatible fields: 'v' (BinaryView for BYTES) Entity: W",
+            "ended InvalidArgument: Found incompatible fields: 'v' (FixedSizeBinary(3) for BYTES) Entity: W",
+            "a NULL longer than twelve bytes",
+            "616263 ",
+            "616263 646566",
+        ],
+    },
+    Fact {
+        source: "write-api.md 5.5, UNCONFIRMED, switches arrow_unsigned_integers and arrow_other_time_units",
+        says: "or unsigned integers and other units of time are taken, each by a switch of its own",
+        behaviour: Behaviour::RangesChecked,
+        script: || {
+            let columns: [(Kind, ArrayRef); 3] = [
+                (Kind::Int64, Arc::new(UInt64Array::from(vec![i64::MAX as u64]))),
+                (
+                    Kind::Datetime,
+                    Arc::new(TimestampMillisecondArray::from(vec![1_500])),
+                ),
+                (
+                    Kind::Datetime,
+                    Arc::new(TimestampMillisecondArray::from(vec![-99_999_999_999_999])),
+                ),
+            ];
+            let mut said = Vec::new();
+            for (integers, units) in [(true, false), (false, true)] {
+                for (kind, values) in columns.clone() {
+                    let switches = Switches {
+                        arrow_unsigned_integers: integers,
+                        arrow_other_time_units: units,
+                        ..Switches::default()
+                    };
+                    let answer = kept_with(switches, kind, Mode::Nullable, values);
+                    said.push(answer.split("; ").last().unwrap_or_default().to_owned());
+                }
+            }
+            said
+        },
+        answers: &[
+            "9223372036854775807",
+            "ended InvalidArgument: Found incompatible fields: 'v' (Timestamp(Millisecond, None) for DATETIME) Entity: W",
+            "ended InvalidArgument: Found incompatible fields: 'v' (Timestamp(Millisecond, None) for DATETIME) Entity: W",
+            "ended InvalidArgument: Found incompatible fields: 'v' (UInt64 for INT64) Entity: W",
+            "1970-01-01T00:00:01.500",
+            "row 0 FIELDS_ERROR: Datetime field value is out of range: -99999999999999000 on field v.",
+        ],
+    },
+    Fact {
+        source: "write-api.md 5.5, UNCONFIRMED, switch arrow_compression",
+        says: "a compressed body is refused, or LZ4 is read; a damaged one is refused either way",
+        behaviour: Behaviour::CompressedArrowRefused,
+        script: || {
+            let batch = ints(7, 1000);
+            let options = IpcWriteOptions::default();
+            let options = options
+                .try_with_compression(Some(CompressionType::LZ4_FRAME))
+                .unwrap();
+            let mut writer =
+                StreamWriter::try_new_with_options(Vec::new(), &batch.schema(), options).unwrap();
+            let schema = writer.get_ref().clone();
+            writer.write(&batch).unwrap();
+            let rows = writer.get_ref()[schema.len()..].to_vec();
+            // How an LZ4 frame begins; before it stands the length of what is in it.
+            let frame = rows
+                .windows(4)
+                .position(|word| word == [0x04, 0x22, 0x4d, 0x18])
+                .unwrap();
+            let damaged = |at: usize| {
+                let mut rows = rows.clone();
+                rows[at] ^= 1;
+                rows
+            };
+            let sent = [
+                (false, rows.clone()),
+                (true, rows.clone()),
+                (true, damaged(frame)),
+                (true, damaged(frame - 8)),
+            ];
+            let mut said = vec![(rows.len() < 8000).to_string()];
+            for (taken, rows) in sent {
+                let mut w = World::new();
+                w.machine.switches_mut().arrow_compression = taken;
+                let c = w.open();
+                said.push(w.send(c, &raw_request(DEFAULT, None, Some(schema.clone()), rows)));
+                let kept = w.visible();
+                said.push(format!("{} rows, the last {:?}", kept.len(), kept.last()));
+            }
+            said
+        },
+        answers: &[
+            "true",
+            "ended InvalidArgument: Invalid Arrow data: the Arrow record batch is compressed. Entity: T/streams/_default",
+            "0 rows, the last None",
+            "appended",
+            "1000 rows, the last Some(1006)",
+            "ended InvalidArgument: Invalid Arrow data: a buffer of field \"n\" is no LZ4 data of its length. Entity: \
+             T/streams/_default",
+            "0 rows, the last None",
+            "ended InvalidArgument: Invalid Arrow data: a buffer of field \"n\" is no LZ4 data of its length. Entity: \
+             T/streams/_default",
+            "0 rows, the last None",
         ],
     },
     Fact {
