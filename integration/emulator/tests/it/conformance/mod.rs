@@ -13,7 +13,9 @@ mod appends;
 mod arrow;
 mod changes;
 mod connections;
+mod descriptors;
 mod faults;
+mod lives;
 mod missing;
 mod protobuf;
 mod quotas;
@@ -45,6 +47,7 @@ const FACTS: &[&[Fact]] = &[
     appends::FACTS,
     visibility::FACTS,
     streams::FACTS,
+    lives::FACTS,
     connections::FACTS,
     faults::FACTS,
     quotas::FACTS,
@@ -53,6 +56,7 @@ const FACTS: &[&[Fact]] = &[
     values::FACTS,
     arrow::FACTS,
     protobuf::FACTS,
+    descriptors::FACTS,
     missing::FACTS,
     writers::FACTS,
     changes::FACTS,
