@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bigquery_write_emulator::catalog::{CatalogError, DatasetRef};
 use bigquery_write_emulator::faults::FaultPlan;
-use bigquery_write_emulator::{Config, Emulator, Handle, TlsFiles};
+use bigquery_write_emulator::{Config, Emulator, Handle, StartError, TlsFiles};
 
 use crate::args::{DatasetArgument, EmulatorArguments};
 use crate::failure::Failure;
@@ -15,7 +15,10 @@ use crate::run::stop_signal;
 pub(crate) async fn emulator(arguments: EmulatorArguments) -> Result<(), Failure> {
     let emulator = Emulator::start(config(&arguments)?)
         .await
-        .map_err(|error| Failure::running(error.to_string()))?;
+        .map_err(|error| match error {
+            StartError::DiscardKept => Failure::usage(format!("--discard with --data-dir: {error}")),
+            error => Failure::running(error.to_string()),
+        })?;
     let scheme = if arguments.tls.is_some() { "https" } else { "http" };
     for dataset in &arguments.dataset {
         create(&emulator.handle(), &arguments.project, dataset)?;

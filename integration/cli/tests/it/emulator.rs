@@ -296,6 +296,15 @@ fn options_that_cannot_be_used_say_why() {
             "dataset p:d is there already, in EU: a dataset cannot move to US".to_owned()
         )
     );
+    assert_eq!(
+        refused(&["--data-dir", &path("other"), "--discard"]),
+        error(
+            2,
+            "--discard with --data-dir: rows cannot be discarded and kept in a data directory: give only one of the two"
+                .to_owned()
+        )
+    );
+    assert!(!folder.path().join("other").exists());
     let switches = path("switches.json");
     assert_eq!(
         refused(&["--switches", &switches]),
