@@ -1,11 +1,12 @@
 //! The core is told something; its commands are carried out and checked.
 
 use bigquery_sink_state::{
-    Code, Command, CommitList, Epoch, FailureKind, Input, Notice, StreamName, SubtaskIndex, SubtaskState,
+    BatchId, Code, Command, CommitList, Epoch, FailureKind, Generation, Input, NextOffset, Notice,
+    RequestNumber, StreamName, SubtaskIndex, SubtaskState,
 };
 
 use crate::scope::{Ending, Scope};
-use crate::world::{Checkpoint, Connection, Flush, Phase, Request, Subtask, World};
+use crate::world::{Case, Checkpoint, Connection, Flush, Phase, Request, Subtask, World};
 
 impl World {
     /// Tells a core something, and does what it says.
@@ -39,9 +40,12 @@ impl World {
         self.note(|| format!("    life {number} subtask {who} <- late, of {connection:?}: {answer:?}"));
         let before = subtask.core.clone();
         subtask.core.handle(subtask.clock, answer.input(connection));
+        self.meet(Case::StaleAnswerDropped);
         let commands: Vec<Command> = std::iter::from_fn(|| subtask.core.poll()).collect();
+        let dropped = commands == [Command::Notice(Notice::StaleAnswerDropped)];
+        let over = commands.is_empty() && (subtask.closed || subtask.failed.is_some());
         assert!(
-            commands == [Command::Notice(Notice::StaleAnswerDropped)] && subtask.core == before,
+            (dropped || over) && subtask.core == before,
             "invariant 8: an answer of an older connection changed something; it led to {commands:?}"
         );
         self.lives[life].subtasks[who].put(subtask);
@@ -143,13 +147,7 @@ impl Carrier<'_> {
         }
     }
 
-    fn append(
-        &mut self,
-        connection: bigquery_sink_state::Generation,
-        number: bigquery_sink_state::RequestNumber,
-        offset: bigquery_sink_state::NextOffset,
-        batch: bigquery_sink_state::BatchId,
-    ) {
+    fn append(&mut self, connection: Generation, number: RequestNumber, offset: NextOffset, batch: BatchId) {
         let payload = self.subtask.payloads.get_mut(&batch);
         let payload = payload.expect("invariant 4: a payload that was released is sent again");
         let mut connections = self.subtask.connections.iter_mut();
@@ -199,7 +197,7 @@ impl Carrier<'_> {
     }
 
     /// A payload counts as stored: it stands where it was sent.
-    fn release(&mut self, batch: bigquery_sink_state::BatchId) {
+    fn release(&mut self, batch: BatchId) {
         let payload = self.subtask.payloads.remove(&batch);
         let payload = payload.expect("invariant 3: a payload is released twice");
         let (stream, offset) = payload
@@ -269,6 +267,12 @@ impl Carrier<'_> {
             rows, self.subtask.handed,
             "invariant 3: the commit list counts other rows than were handed over since the last barrier"
         );
+        if rows.is_empty() {
+            self.world.meet(Case::EmptyEpoch);
+        }
+        if !self.world.is_newest(self.life) {
+            self.world.meet(Case::ZombiePrepared);
+        }
         self.subtask.handed.clear();
         self.subtask.aligning = false;
         // Time is not what a checkpoint is about.
@@ -308,15 +312,18 @@ impl Carrier<'_> {
                     !server.gone || flushable.0 as usize <= server.flushed,
                     "invariant 7: {stream} is gone and is left though it owes rows"
                 );
+                self.world.meet(Case::StreamLeft);
+                if flushable.0 > 0 {
+                    self.world.meet(Case::StreamLeftWithRows);
+                }
                 self.subtask.left.insert(stream, flushable);
             }
             Notice::StaleAnswerDropped => unreachable!("late answers are told apart"),
             Notice::UnprovableAccepted { .. } => unreachable!("the default is to fail"),
-            Notice::AlreadyFlushed
-            | Notice::EchoDiscarded
-            | Notice::OwnResendStored
-            | Notice::Reconnect { .. }
-            | Notice::Retry { .. } => {}
+            Notice::AlreadyFlushed => self.world.meet(Case::AlreadyFlushed),
+            Notice::EchoDiscarded => self.world.meet(Case::EchoDiscarded),
+            Notice::OwnResendStored => self.world.meet(Case::OwnResendStored),
+            Notice::Reconnect { .. } | Notice::Retry { .. } => {}
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +11,7 @@ use std::sync::Once;
 use crate::part::Print;
 use crate::scope::Scope;
 use crate::steps::Step;
-use crate::world::World;
+use crate::world::{Case, World};
 
 /// What an exploration came to.
 #[derive(Debug)]
@@ -21,6 +22,9 @@ pub(crate) struct Explored {
     pub(crate) done: usize,
     /// Steps of the longest shortest way.
     pub(crate) depth: usize,
+    pub(crate) met: BTreeSet<Case>,
+    /// States after which nothing can happen any more.
+    pub(crate) ends: BTreeSet<Print>,
     pub(crate) violation: Option<Violation>,
 }
 
@@ -82,6 +86,8 @@ pub(crate) fn explore(scope: &Scope, most: usize) -> Explored {
         transitions: 0,
         done: 0,
         depth: 0,
+        met: BTreeSet::new(),
+        ends: BTreeSet::new(),
         violation: None,
     };
     let mut level = vec![first];
@@ -89,11 +95,14 @@ pub(crate) fn explore(scope: &Scope, most: usize) -> Explored {
         let mut next_level = Vec::new();
         for world in level {
             let steps = world.steps(scope);
+            if steps.is_empty() && !world.stopped {
+                explored.ends.insert(world.print());
+            }
             explored.done += usize::from(world.is_done());
-            let mut goes_on = world.is_done() || world.stopped || world.alone(scope).is_some();
+            let mut goes_on = world.is_done() || world.stopped || world.reduced(scope).is_some();
             for (index, step) in steps.iter().enumerate() {
                 explored.transitions += 1;
-                let next = match taken(scope, &world, step) {
+                let mut next = match taken(scope, &world, step) {
                     Ok(next) => next,
                     Err(what) => {
                         let way = way(scope, &visited, world.print(), Some(step));
@@ -101,6 +110,7 @@ pub(crate) fn explore(scope: &Scope, most: usize) -> Explored {
                         break 'levels;
                     }
                 };
+                explored.met.append(&mut next.met);
                 let print = next.print();
                 goes_on |= print != world.print() && world.goes_on(step);
                 if let Entry::Vacant(free) = visited.entry(print) {

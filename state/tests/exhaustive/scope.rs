@@ -1,6 +1,7 @@
 //! What one exploration covers: the job, and what may go wrong in it how often.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use bigquery_sink_state::Mutation;
 
@@ -19,6 +20,10 @@ pub(crate) struct Scope {
     /// Faults of these kinds, so many in all.
     pub(crate) faults: u8,
     pub(crate) kinds: &'static [Kind],
+    /// Lives that they happen to.
+    pub(crate) faulty: RangeInclusive<u8>,
+    /// Where the order makes no difference one order is taken.
+    pub(crate) reduced: bool,
     pub(crate) mutation: Mutation,
 }
 
@@ -84,6 +89,9 @@ pub(crate) const ALL_KINDS: &[Kind] = &[
     Kind::CommitRepeated,
 ];
 
+/// A connection is lost, with it answers on their way, and what it carries may land late.
+const LOST: &[Kind] = &[Kind::ConnectionLost];
+
 impl Scope {
     /// What is explored, small ones first.
     pub(crate) fn all() -> Vec<Self> {
@@ -95,10 +103,75 @@ impl Scope {
             Self::job(&[2, 1]).crash(),
             Self::job(&[2, 1]).crash().end_of_data(),
             Self::job(&[1, 2]).crash().end_of_data(),
+            Self {
+                takeovers: 2,
+                ..Self::job(&[1]).crash()
+            },
             Self::job(&[1]).faults(1, ALL_KINDS),
             Self::job(&[2]).faults(1, ALL_KINDS),
             Self::job(&[1]).zombie(),
+            Self::job(&[2]).zombie(),
             Self::job(&[1]).crash().faults(1, ALL_KINDS),
+            Self::job(&[1]).zombie().faults(1, LOST).in_lives(1..=1),
+            Self::job(&[1]).zombie().faults(1, LOST).in_lives(2..=u8::MAX),
+        ]
+    }
+
+    /// Small enough to be explored without reductions.
+    pub(crate) fn small() -> Vec<Self> {
+        vec![
+            Self::job(&[2]).crash(),
+            Self::job(&[2, 1]).crash().end_of_data(),
+            Self {
+                batches: &[1, 2],
+                ..Self::job(&[1]).zombie()
+            },
+            Self {
+                batches: &[1, 2],
+                ..Self::job(&[1]).crash().faults(1, ALL_KINDS)
+            },
+            Self {
+                batches: &[1],
+                epochs: 1,
+                ..Self::job(&[1]).zombie().faults(1, ALL_KINDS)
+            },
+            Self {
+                batches: &[1, 2],
+                epochs: 1,
+                ..Self::job(&[1]).zombie().faults(1, LOST).in_lives(1..=1)
+            },
+            Self {
+                batches: &[1, 2],
+                epochs: 1,
+                ..Self::job(&[1]).zombie().faults(1, LOST).in_lives(2..=u8::MAX)
+            },
+        ]
+    }
+
+    /// Larger ones, for minutes.
+    pub(crate) fn deep() -> Vec<Self> {
+        vec![
+            Self {
+                takeovers: 2,
+                ..Self::job(&[1, 2, 1]).crash()
+            },
+            Self::job(&[1, 2]).zombie(),
+            Self::job(&[2, 1]).zombie(),
+            Self::job(&[2, 1]).crash().faults(1, ALL_KINDS),
+            Self::job(&[1, 2]).crash().faults(1, ALL_KINDS),
+            Self::job(&[2]).crash().faults(1, ALL_KINDS),
+            Self::job(&[2, 1]).crash().end_of_data().faults(1, ALL_KINDS),
+            Self::job(&[2]).zombie().faults(1, LOST).in_lives(1..=1),
+            Self::job(&[2]).zombie().faults(1, LOST).in_lives(2..=u8::MAX),
+            Self {
+                takeovers: 2,
+                ..Self::job(&[1]).zombie()
+            },
+            Self::job(&[1]).faults(2, ALL_KINDS),
+            Self {
+                batches: &[1, 2],
+                ..Self::job(&[1]).zombie().faults(1, ALL_KINDS)
+            },
         ]
     }
 
@@ -113,6 +186,8 @@ impl Scope {
             old_life: OldLife::Crashed,
             faults: 0,
             kinds: &[],
+            faulty: 1..=u8::MAX,
+            reduced: true,
             mutation: Mutation::default(),
         }
     }
@@ -144,6 +219,10 @@ impl Scope {
         }
     }
 
+    fn in_lives(self, faulty: RangeInclusive<u8>) -> Self {
+        Self { faulty, ..self }
+    }
+
     pub(crate) fn rows(&self) -> Vec<u8> {
         (0..self.batches.iter().sum()).collect()
     }
@@ -172,10 +251,17 @@ impl fmt::Display for Scope {
             OldLife::Crashed => write!(f, ", {} crash", self.takeovers)?,
             OldLife::Zombie => write!(f, ", {} takeover with a zombie", self.takeovers)?,
         }
-        match self.kinds.len() {
-            _ if self.faults == 0 => Ok(()),
-            all if all == ALL_KINDS.len() => write!(f, ", {} fault of any kind", self.faults),
-            _ => write!(f, ", {} fault of {:?}", self.faults, self.kinds),
+        if self.faults > 0 {
+            let kinds = match self.kinds.len() {
+                all if all == ALL_KINDS.len() => "any kind".into(),
+                _ => format!("{:?}", self.kinds),
+            };
+            write!(f, ", {} fault of {kinds}", self.faults)?;
+        }
+        match (*self.faulty.start(), *self.faulty.end()) {
+            (1, u8::MAX) => Ok(()),
+            (1, last) => write!(f, " up to life {last}"),
+            (first, _) => write!(f, " from life {first} on"),
         }
     }
 }

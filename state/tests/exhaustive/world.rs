@@ -1,6 +1,6 @@
 //! Everything there is at one moment: server, store, lives of the job, and what is on its way.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use bigquery_sink_state::{
 };
 
 use crate::part::{Part, Print};
-use crate::scope::{OldLife, Scope};
+use crate::scope::{Ending, OldLife, Scope};
 use crate::server::Server;
 
 /// Lives that one job may need: the first, one more for each takeover, each claim lost to a zombie and each restart asked for.
@@ -29,8 +29,62 @@ pub(crate) struct World {
     pub(crate) faults: u8,
     /// The job stopped and asks for an operator (invariant 11).
     pub(crate) stopped: bool,
+    /// Hard cases that the last step met; no part of what a world is.
+    pub(crate) met: BTreeSet<Case>,
     /// What happened, for people; no part of what a world is.
     pub(crate) log: Option<Vec<String>>,
+}
+
+/// What an exploration is there for: one that never meets it proves nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Case {
+    OwnResendStored,
+    EchoDiscarded,
+    StaleAnswerDropped,
+    StreamLeft,
+    StreamLeftWithRows,
+    AlreadyFlushed,
+    EmptyEpoch,
+    RestartAskedFor,
+    StoppedForAnOperator,
+    /// Somebody who is gone, or does not wait any more, had rows stored.
+    OrphanLanded,
+    CommitReplayed,
+    CommitReplayedByAnother,
+    /// A superseded host claimed an epoch.
+    ZombieClaimed,
+    /// The newest host lost its claim to it.
+    ClaimLost,
+    /// A superseded life had rows stored.
+    ZombieAppended,
+    ZombiePrepared,
+    ZombieFlushed,
+    ZombieFoundOut,
+    EndBeforeReplay,
+}
+
+impl Case {
+    pub(crate) const ALL: [Self; 19] = [
+        Self::OwnResendStored,
+        Self::EchoDiscarded,
+        Self::StaleAnswerDropped,
+        Self::StreamLeft,
+        Self::StreamLeftWithRows,
+        Self::AlreadyFlushed,
+        Self::EmptyEpoch,
+        Self::RestartAskedFor,
+        Self::StoppedForAnOperator,
+        Self::OrphanLanded,
+        Self::CommitReplayed,
+        Self::CommitReplayedByAnother,
+        Self::ZombieClaimed,
+        Self::ClaimLost,
+        Self::ZombieAppended,
+        Self::ZombiePrepared,
+        Self::ZombieFlushed,
+        Self::ZombieFoundOut,
+        Self::EndBeforeReplay,
+    ];
 }
 
 /// A complete checkpoint: its epoch is claimed for it.
@@ -152,6 +206,7 @@ impl Hash for World {
             takeovers,
             faults,
             stopped,
+            met: _,
             log: _,
         } = self;
         (server, store, lives, orphans).hash(hasher);
@@ -170,6 +225,7 @@ impl World {
             takeovers: scope.takeovers,
             faults: scope.faults,
             stopped: false,
+            met: BTreeSet::new(),
             log: None,
         };
         world.start(scope);
@@ -184,6 +240,10 @@ impl World {
         if let Some(log) = &mut self.log {
             log.push(text());
         }
+    }
+
+    pub(crate) fn meet(&mut self, case: Case) {
+        self.met.insert(case);
     }
 
     /// Whether the newest life has come to its end.
@@ -336,8 +396,6 @@ impl World {
         }
     }
 }
-
-use crate::scope::Ending;
 
 impl Orphan {
     pub(crate) fn stream(&self) -> &StreamName {
