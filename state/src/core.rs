@@ -249,6 +249,11 @@ impl Core {
             self.shared.notice(Notice::StaleAnswerDropped);
             return Ok(());
         };
+        if self.phase == LifePhase::Flushing {
+            // Every row is acknowledged and none follows: how the call ends says nothing that the flushes do not say better, and a restart
+            // would repeat what other subtasks have published already.
+            return Ok(());
+        }
         act(lane, &mut self.shared)?;
         let after = self.inflight_bytes();
         self.rate

@@ -320,6 +320,18 @@ fn the_end_of_data_flushes_the_restored_list_then_own_epochs_then_the_tail() {
 }
 
 #[test]
+fn at_the_end_of_data_the_end_of_an_append_call_is_no_reason_to_restart() {
+    // Invariant 1's exception: a restart now would repeat rows that other subtasks have published.
+    for code in [Code::FailedPrecondition, Code::NotFound, Code::Unavailable] {
+        let mut bench = Bench::open();
+        bench.tell(acked(1, 1, 0));
+        assert_eq!(bench.tell(Input::EndOfData), [flush(1, "s1", 0)]);
+        assert_eq!(bench.tell(lost(1, code)), []);
+        assert_eq!(bench.tell(flushed(1, 0)), [Command::Closed]);
+    }
+}
+
+#[test]
 fn the_end_of_data_repeats_nothing_that_is_confirmed() {
     let mut bench = Bench::new();
     bench.tell(restored(

@@ -25,8 +25,14 @@ impl World {
             Step::SayCommit { life, who } => self.say_commit(scope, life, who),
             Step::Mark { life } => self.mark(scope, life),
             Step::EndOfData { life } => {
-                if self.lives[life].host.phase == Phase::Committing {
-                    self.meet(Case::EndBeforeReplay);
+                let number = self.lives[life].number;
+                let open = self.store.last().filter(|newest| !newest.committed);
+                if let Some(open) = open.map(|open| open.life) {
+                    self.meet(if open == number {
+                        Case::EndBeforeCommit
+                    } else {
+                        Case::EndBeforeReplay
+                    });
                 }
                 self.lives[life].host.phase = Phase::Ending;
                 for who in 0..self.lives[life].subtasks.len() {
@@ -47,7 +53,12 @@ impl World {
                 }
                 self.say(scope, life, who);
             }
-            Step::Create { life, who, fails } => self.create(scope, life, who, fails),
+            Step::Create {
+                life,
+                who,
+                call,
+                fails,
+            } => self.create(scope, life, who, call, fails),
             Step::Serve {
                 life,
                 who,
@@ -256,16 +267,20 @@ impl World {
             return;
         }
         self.meet(Case::RestartAskedFor);
+        if self.lives[life].host.phase == Phase::Ending {
+            self.excused = true;
+            return;
+        }
         self.restart(scope, life);
     }
 
     // Network and server.
 
-    fn create(&mut self, scope: &Scope, life: usize, who: usize, fails: bool) {
+    fn create(&mut self, scope: &Scope, life: usize, who: usize, call: usize, fails: bool) {
         let number = self.lives[life].number;
         let (lane, nth) = self.subtask(life, who).edit(|subtask| {
             subtask.created += u8::from(!fails);
-            (subtask.creating.remove(0), subtask.created)
+            (subtask.creating.remove(call), subtask.created)
         });
         if fails {
             // Whether it was made makes no difference: nobody knows its name.

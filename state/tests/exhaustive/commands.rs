@@ -58,6 +58,8 @@ enum Told {
     Acked,
     AlreadyExists,
     OutOfRange,
+    /// Another end of an append call.
+    End,
     Other,
 }
 
@@ -68,7 +70,7 @@ impl Told {
             Input::AppendFailed { fault, .. } | Input::ConnectionLost { fault, .. } => match fault.code {
                 Code::AlreadyExists => Self::AlreadyExists,
                 Code::OutOfRange => Self::OutOfRange,
-                _ => Self::Other,
+                _ => Self::End,
             },
             _ => Self::Other,
         }
@@ -142,6 +144,11 @@ impl Carrier<'_> {
                     matches!(failure.kind, FailureKind::Restart | FailureKind::Unprovable),
                     "a job that does nothing wrong fails: {failure}"
                 );
+                let ending = self.world.lives[self.life].host.phase == Phase::Ending;
+                assert!(
+                    !ending || !self.subtask.payloads.is_empty() || self.told != Told::End,
+                    "invariant 1: at the end of data every row is acknowledged, and the end of an append call fails the job"
+                );
                 self.subtask.failed = Some(failure.kind);
             }
         }
@@ -209,7 +216,7 @@ impl Carrier<'_> {
             Told::Acked => 3,
             Told::AlreadyExists => 5,
             Told::OutOfRange => 6,
-            Told::Other => 3,
+            Told::End | Told::Other => 3,
         };
         assert_eq!(
             stored.get(from..from + payload.rows.len()),
@@ -262,6 +269,10 @@ impl Carrier<'_> {
                 Some(info.flush_offset.next_offset()),
                 "invariant 3: state and commit list differ about {name}"
             );
+        }
+        if self.scope.lanes > 1 {
+            // Each stream keeps the order, which is checked where rows become visible.
+            rows.sort_unstable();
         }
         assert_eq!(
             rows, self.subtask.handed,

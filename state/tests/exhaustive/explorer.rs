@@ -95,11 +95,12 @@ pub(crate) fn explore(scope: &Scope, most: usize) -> Explored {
         let mut next_level = Vec::new();
         for world in level {
             let steps = world.steps(scope);
-            if steps.is_empty() && !world.stopped {
+            if steps.is_empty() && !world.stopped && !world.excused {
                 explored.ends.insert(world.print());
             }
             explored.done += usize::from(world.is_done());
-            let mut goes_on = world.is_done() || world.stopped || world.reduced(scope).is_some();
+            let mut goes_on =
+                world.is_done() || world.stopped || world.excused || world.reduced(scope).is_some();
             for (index, step) in steps.iter().enumerate() {
                 explored.transitions += 1;
                 let mut next = match taken(scope, &world, step) {

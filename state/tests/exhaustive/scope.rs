@@ -10,6 +10,8 @@ use bigquery_sink_state::Mutation;
 pub(crate) struct Scope {
     /// Subtasks of the first life, the second, and so on; the last one repeats.
     pub(crate) parallelism: &'static [usize],
+    /// Streams that a subtask writes side by side.
+    pub(crate) lanes: usize,
     /// Rows of each batch, in the order of the source.
     pub(crate) batches: &'static [u8],
     /// Epochs; the last one comes when the source has ended, and may be missing if an earlier one comes then.
@@ -103,11 +105,16 @@ impl Scope {
             Self::job(&[2, 1]).crash(),
             Self::job(&[2, 1]).crash().end_of_data(),
             Self::job(&[1, 2]).crash().end_of_data(),
+            Self::job(&[1]).end_of_data().faults(1, ALL_KINDS),
             Self {
                 takeovers: 2,
                 ..Self::job(&[1]).crash()
             },
             Self::job(&[1]).faults(1, ALL_KINDS),
+            Self {
+                lanes: 2,
+                ..Self::job(&[1]).crash()
+            },
             Self::job(&[2]).faults(1, ALL_KINDS),
             Self::job(&[1]).zombie(),
             Self::job(&[2]).zombie(),
@@ -152,6 +159,10 @@ impl Scope {
     pub(crate) fn deep() -> Vec<Self> {
         vec![
             Self {
+                lanes: 2,
+                ..Self::job(&[1]).faults(1, ALL_KINDS)
+            },
+            Self {
                 takeovers: 2,
                 ..Self::job(&[1, 2, 1]).crash()
             },
@@ -179,6 +190,7 @@ impl Scope {
     fn job(parallelism: &'static [usize]) -> Self {
         Self {
             parallelism,
+            lanes: 1,
             batches: &[1, 2, 1],
             epochs: 2,
             ending: Ending::Checkpoint,
@@ -243,6 +255,9 @@ impl fmt::Display for Scope {
             self.batches.len(),
             self.epochs
         )?;
+        if self.lanes > 1 {
+            write!(f, ", {} streams each", self.lanes)?;
+        }
         if self.ending == Ending::EndOfData {
             write!(f, ", end of data")?;
         }

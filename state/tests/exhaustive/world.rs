@@ -29,6 +29,8 @@ pub(crate) struct World {
     pub(crate) faults: u8,
     /// The job stopped and asks for an operator (invariant 11).
     pub(crate) stopped: bool,
+    /// The job failed after it began to publish its end of data: from here on it is at-least-once (invariant 1's exception).
+    pub(crate) excused: bool,
     /// Hard cases that the last step met; no part of what a world is.
     pub(crate) met: BTreeSet<Case>,
     /// What happened, for people; no part of what a world is.
@@ -61,10 +63,11 @@ pub(crate) enum Case {
     ZombieFlushed,
     ZombieFoundOut,
     EndBeforeReplay,
+    EndBeforeCommit,
 }
 
 impl Case {
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::OwnResendStored,
         Self::EchoDiscarded,
         Self::StaleAnswerDropped,
@@ -84,6 +87,7 @@ impl Case {
         Self::ZombieFlushed,
         Self::ZombieFoundOut,
         Self::EndBeforeReplay,
+        Self::EndBeforeCommit,
     ];
 }
 
@@ -206,11 +210,12 @@ impl Hash for World {
             takeovers,
             faults,
             stopped,
+            excused,
             met: _,
             log: _,
         } = self;
         (server, store, lives, orphans).hash(hasher);
-        (started, takeovers, faults, stopped).hash(hasher);
+        (started, takeovers, faults, stopped, excused).hash(hasher);
     }
 }
 
@@ -225,6 +230,7 @@ impl World {
             takeovers: scope.takeovers,
             faults: scope.faults,
             stopped: false,
+            excused: false,
             met: BTreeSet::new(),
             log: None,
         };
@@ -300,7 +306,7 @@ impl World {
             table: "t".into(),
             subtask: SubtaskIndex(u32::try_from(index).unwrap()),
             parallelism: u32::try_from(parallelism).unwrap(),
-            streams: 1,
+            streams: scope.lanes,
             started_at: clock,
             limits: limits(),
             mutation: scope.mutation,
