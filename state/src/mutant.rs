@@ -135,3 +135,20 @@ impl LateAcks {
         Some((stream, end))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_are_listed_in_order() {
+        for (index, mutant) in Mutant::ALL.into_iter().enumerate() {
+            assert_eq!(mutant as usize, index, "{mutant:?}");
+        }
+        assert_eq!(
+            Mutant::ALL.last(),
+            Some(&Mutant::AckOffByOne),
+            "the last one of the enum"
+        );
+    }
+}

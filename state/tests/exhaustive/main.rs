@@ -2,7 +2,8 @@
 //!
 //! A scope bounds the job and what may go wrong in it; within it nothing is left out: every order of batches, barriers, answers,
 //! pauses, commits, losses, crashes and takeovers. After each step the invariants of design.md section 3 are checked, and where the
-//! job is done, that a reader sees every row once. `EXPLORE=deep` takes larger scopes too, for minutes.
+//! job is done, that a reader sees every row once. `EXPLORE=deep` takes larger scopes too, for minutes; `EXPLORE=TEXT`
+//! only those whose description contains the text.
 //!
 //! Reductions, none of which loses anything that a check could tell apart:
 //!
@@ -37,10 +38,13 @@ const MOST_STATES: usize = 5_000_000;
 
 #[test]
 fn every_order_of_events_keeps_every_invariant() {
+    let wanted = std::env::var("EXPLORE").unwrap_or_default();
     let mut scopes = Scope::all();
-    if std::env::var("EXPLORE").is_ok_and(|depth| depth == "deep") {
+    if !wanted.is_empty() {
         scopes.extend(Scope::deep());
     }
+    let some = !wanted.is_empty() && wanted != "deep";
+    scopes.retain(|scope| !some || scope.to_string().contains(&wanted));
     let (mut states, mut transitions) = (0, 0);
     let mut unmet = Vec::from(Case::ALL);
     for scope in &scopes {
@@ -58,7 +62,10 @@ fn every_order_of_events_keeps_every_invariant() {
         "{} scopes, {states} states, {transitions} transitions, no violation",
         scopes.len()
     );
-    assert_eq!(unmet, [], "hard cases that no scope met");
+    assert!(
+        some || unmet.is_empty(),
+        "hard cases that no scope met: {unmet:?}"
+    );
 }
 
 /// A reduction that took one order for another which ends elsewhere would lose ends.
