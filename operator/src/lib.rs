@@ -11,7 +11,7 @@ pub mod tables;
 mod testing;
 pub mod transport;
 
-pub use bigquery_sink_state::{Epoch, RowCount, SubtaskIndex};
+pub use bigquery_sink_state::{Epoch, Mutant, Mutation, RowCount, SubtaskIndex};
 pub use error::{Blame, Retry, SinkError};
 pub use host::{Barrier, CloseReason, CommitReplay, Committed, Prepared, Restored, SinkOperator, Task};
 pub use probe::{CommandKind, Moment, Probe};

@@ -187,6 +187,13 @@ pub fn actions(called: Called) -> Vec<FaultAction> {
             FaultAction::Slow {
                 bytes_per_second: 200,
             },
+            // As if another writer had been on the stream.
+            FaultAction::Refuse {
+                code: Code::AlreadyExists,
+                message: "The offset is within stream, expected offset 1000, received 0".to_owned(),
+                storage_error: Some("OFFSET_ALREADY_EXISTS".to_owned()),
+                in_band: true,
+            },
             FaultAction::StaleEnd {
                 ms: 5_000,
                 rows: None,

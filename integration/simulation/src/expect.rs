@@ -52,7 +52,7 @@ pub(crate) fn expected(
             let torn = scenario
                 .store_faults
                 .iter()
-                .any(|fault| fault.kind == StoreFaultKind::Torn);
+                .any(|fault| matches!(fault.kind, StoreFaultKind::Torn | StoreFaultKind::Rot));
             if torn || actions().any(may_end_the_job) {
                 Ok(Expected::WhatWasConfirmed)
             } else {

@@ -8,13 +8,13 @@ use std::time::Duration;
 use arrow_schema::SchemaRef;
 use bigquery_sink::options::SinkOptions;
 use bigquery_sink::transport::Transport;
-use bigquery_sink::{BigQuerySink, Counters, Environment, Probe, SinkError, SinkOperator, Task};
+use bigquery_sink::{BigQuerySink, Counters, Environment, Mutation, Probe, SinkError, SinkOperator, Task};
 use bigquery_sink_pipeline::store::{StoreLocation, TakeOver};
 use bigquery_sink_pipeline::{Control, HostConfig, HostError, Pipeline, SinkFactory, Summary, run};
 use tokio::time::sleep;
 
 use crate::point::{Point, StepKind};
-use crate::scenario::{End, Incarnation, Workload};
+use crate::scenario::{End, Incarnation, Scenario, Workload};
 use crate::world::Site;
 
 /// Project, dataset, table.
@@ -72,13 +72,13 @@ impl<'a> Process<'a> {
         site: &Arc<Site>,
         pipeline: &'a Pipeline,
         incarnation: &Incarnation,
-        workload: &Workload,
+        scenario: &Scenario,
     ) -> Self {
         let options = options(pipeline);
-        let environment = environment(site, &options);
+        let environment = environment(site, &options, scenario.mutation);
         Self {
             pipeline,
-            config: config(site, incarnation, workload),
+            config: config(site, incarnation, scenario),
             sinks: Arc::new(Sinks {
                 options: Arc::new(options),
                 environment,
@@ -136,7 +136,7 @@ fn options(pipeline: &Pipeline) -> SinkOptions {
         .unwrap_or_else(|problems| panic!("the simulation's own options are wrong: {problems:?}"))
 }
 
-fn environment(site: &Arc<Site>, options: &SinkOptions) -> Environment {
+fn environment(site: &Arc<Site>, options: &SinkOptions, mutation: Mutation) -> Environment {
     let from = Arc::clone(site);
     let connector = tower::service_fn(move |_: http::Uri| {
         let site = Arc::clone(&from);
@@ -154,16 +154,18 @@ fn environment(site: &Arc<Site>, options: &SinkOptions) -> Environment {
         tokens: None,
         counters: Arc::default(),
         probe: Probe::new(move |subtask, moment| probed.hit(Point::Command(moment), Some(subtask.0))),
+        mutation,
     }
 }
 
-fn config(site: &Arc<Site>, incarnation: &Incarnation, workload: &Workload) -> HostConfig {
+fn config(site: &Arc<Site>, incarnation: &Incarnation, scenario: &Scenario) -> HostConfig {
     let state = StoreLocation::parse("simulated").expect("a folder's name is a location");
     let (clock, frozen) = (Arc::clone(site), Arc::clone(site));
     HostConfig {
         parallelism: incarnation.parallelism,
-        checkpoint_interval: Duration::from_millis(workload.checkpoint_ms),
-        store: Some(site.world.store(site)),
+        checkpoint_interval: Duration::from_millis(scenario.workload.checkpoint_ms),
+        store: Some(site.world.store(site).with_mutation(scenario.mutation)),
+        mutation: scenario.mutation,
         take_over: TakeOver::Refuse,
         data: BTreeMap::new(),
         wall_clock: Arc::new(move || u64::try_from(clock.world.now_ms()).unwrap_or_default() * 1000),

@@ -1,5 +1,6 @@
 //! One run as a value: what is read, who runs, who dies where, what goes wrong. A seed only makes one.
 
+use bigquery_sink::Mutation;
 use bigquery_write_emulator::faults::FaultPlan;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,9 @@ pub struct Scenario {
     /// What goes wrong in the checkpoint store.
     #[serde(default)]
     pub store_faults: Vec<StoreFault>,
+    /// A mistake that the processes make on purpose, in builds for that.
+    #[serde(skip)]
+    pub mutation: Mutation,
 }
 
 /// What is read, and when checkpoints are taken.
@@ -101,6 +105,8 @@ pub enum StoreFaultKind {
     Late,
     /// The first half of the bytes is written, and an error said.
     Torn,
+    /// Other bytes are written, and nothing is said.
+    Rot,
     /// It is done after ten seconds.
     Slow,
 }
@@ -167,17 +173,18 @@ impl Default for Workload {
 
 impl StoreFaultKind {
     /// Every kind.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Refused,
         Self::AppliedThenError,
         Self::Late,
         Self::Torn,
+        Self::Rot,
         Self::Slow,
     ];
 
     /// Whether the operation can go wrong so.
     #[must_use]
     pub fn suits(self, op: StoreOp) -> bool {
-        matches!(op, StoreOp::Put(_)) || !matches!(self, Self::Late | Self::Torn)
+        matches!(op, StoreOp::Put(_)) || !matches!(self, Self::Late | Self::Torn | Self::Rot)
     }
 }

@@ -75,7 +75,7 @@ fn call_fault(draw: &mut Draw) -> (Rpc, FaultAction) {
                 | FaultAction::ExpireStream {}
                 | FaultAction::RecreateTable {}
                 | FaultAction::Refuse {
-                    code: Code::Unauthenticated,
+                    code: Code::Unauthenticated | Code::AlreadyExists,
                     ..
                 }
         )
@@ -99,7 +99,7 @@ fn store_fault(draw: &mut Draw) -> StoreFault {
     ]);
     let kinds = StoreFaultKind::ALL
         .into_iter()
-        .filter(|kind| kind.suits(op) && *kind != StoreFaultKind::Torn);
+        .filter(|kind| kind.suits(op) && !matches!(kind, StoreFaultKind::Torn | StoreFaultKind::Rot));
     StoreFault {
         op,
         nth: draw.between(1, 12),

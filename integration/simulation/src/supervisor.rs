@@ -116,7 +116,7 @@ impl<'a> Supervisor<'a> {
         {
             self.world.saw(Predicate::CommitAfterRescale);
         }
-        let process = Process::new(&site, self.pipeline, incarnation, &self.scenario.workload);
+        let process = Process::new(&site, self.pipeline, incarnation, self.scenario);
         let counters = process.counters();
         self.alive.push((site.index, Box::pin(process.run())));
         self.started.push(Started { site, counters });

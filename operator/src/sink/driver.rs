@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use bigquery_sink_state::{
-    BatchId, Command, CommitList, Core, Epoch, FlushId, Generation, Input, Lane, Micros, NextOffset, Notice,
-    RequestNumber, RowCount, StreamName, SubtaskIndex, SubtaskState,
+    BatchId, Command, CommitList, Core, Epoch, FlushId, Generation, Input, Lane, Micros, Mutant, Mutation,
+    NextOffset, Notice, RequestNumber, RowCount, StreamName, SubtaskIndex, SubtaskState,
 };
 use bigquery_write_proto::names::{self, TableName};
 use bigquery_write_proto::rows::RowEncoder;
@@ -114,6 +114,9 @@ pub(super) struct Driver {
     payloads: BTreeMap<BatchId, (RowCount, Bytes)>,
     next_batch: u64,
     connections: BTreeMap<Generation, Connection>,
+    mutation: Mutation,
+    /// Empty, but for [`Mutant::QueuePositionAcrossConnections`].
+    unanswered_before: VecDeque<RequestNumber>,
     answers: SelectAll<BoxStream<'static, (Generation, AppendEvent)>>,
     calls: JoinSet<Done>,
     flushes_waiting: VecDeque<(FlushId, StreamName, i64)>,
@@ -150,6 +153,8 @@ impl Driver {
             payloads: BTreeMap::new(),
             next_batch: 0,
             connections: BTreeMap::new(),
+            mutation: environment.mutation,
+            unanswered_before: VecDeque::new(),
             answers: SelectAll::new(),
             calls: JoinSet::new(),
             flushes_waiting: VecDeque::new(),
@@ -356,6 +361,9 @@ impl Driver {
 
     fn drop_connection(&mut self, connection: Generation) {
         if let Some(open) = self.connections.remove(&connection) {
+            if self.mutation.is(Mutant::QueuePositionAcrossConnections) {
+                self.unanswered_before = open.unanswered;
+            }
             open.abort.abort();
         }
     }
@@ -429,7 +437,7 @@ impl Driver {
         self.answers.push(events);
         let connection = Connection {
             sender: opened.sender,
-            unanswered: VecDeque::new(),
+            unanswered: std::mem::take(&mut self.unanswered_before),
             acknowledged: false,
             abort,
         };

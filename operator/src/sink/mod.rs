@@ -2,6 +2,8 @@
 
 mod coalesce;
 mod driver;
+#[cfg(feature = "mutants")]
+mod mutants;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -43,6 +45,8 @@ pub struct Environment {
     pub counters: Arc<Counters>,
     /// Asked at every command of the core; for crash tests.
     pub probe: Probe,
+    /// A mistake made on purpose, in builds for that.
+    pub mutation: Mutation,
 }
 
 impl Environment {
@@ -60,6 +64,7 @@ impl Environment {
             tokens,
             counters: Arc::default(),
             probe: Probe::default(),
+            mutation: Mutation::default(),
         })
     }
 }
@@ -171,7 +176,7 @@ impl BigQuerySink {
             streams: 1,
             started_at: clock.started_at,
             limits: translate::limits(&self.options),
-            mutation: Mutation::default(),
+            mutation: self.environment.mutation,
         });
         if let Some(restored) = restored {
             let union = read_union(&table, &restored)?;
@@ -322,6 +327,8 @@ impl SinkOperator for BigQuerySink {
     }
 
     async fn on_close(&mut self, reason: CloseReason) -> Result<(), SinkError> {
+        #[cfg(feature = "mutants")]
+        let reason = self.mistaken_close(reason).await;
         if reason == CloseReason::EndOfData {
             let mut running = self.take_running()?;
             let (reply, closed) = oneshot::channel();

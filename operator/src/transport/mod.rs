@@ -207,6 +207,20 @@ impl Transport {
         Ok(answer.offset)
     }
 
+    /// Finalizes a stream, which the sink never does (invariant 9).
+    #[cfg(feature = "mutants")]
+    pub(crate) async fn finalize_stream(&self, stream: &StreamName) -> Result<(), CallError> {
+        let name = stream.to_string();
+        let route = format!("name={}", encode(&name));
+        let request = bigquery_write_proto::wire::FinalizeWriteStreamRequest { name };
+        let finalize = |mut client: BigQueryWriteClient<Channel>, request| async move {
+            client.finalize_write_stream(request).await
+        };
+        self.unary(GET_DEADLINE, &route, request, finalize)
+            .await
+            .map(drop)
+    }
+
     /// Opens an append call. Returns at once; the call is made in the background (within a tokio runtime), and
     /// what becomes of it is told by the receiver. BigQuery refuses a call that ends without a request
     /// (write-api.md 2.1), so open it with rows at hand.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bigquery_sink::{Barrier, CommitReplay, Epoch, Prepared, Restored, SubtaskIndex, Task};
+use bigquery_sink::{Barrier, CommitReplay, Epoch, Mutant, Prepared, Restored, SubtaskIndex, Task};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
@@ -337,6 +337,9 @@ impl<'r, 'p> Attempt<'r, 'p> {
             Action::Commit(epoch) => self.send_commits(epoch).await?,
             Action::Mark(epoch) => {
                 self.run.step(Step::Published(epoch)).await;
+                if self.commit.is_none() && self.run.config.mutation.is(Mutant::SkipEmptyEpochs) {
+                    return Ok(Some(Input::Marked));
+                }
                 let (permit, _) = self
                     .commit
                     .take()
@@ -387,12 +390,18 @@ impl<'r, 'p> Attempt<'r, 'p> {
             input_ended,
             created_at_micros: (self.run.config.wall_clock)(),
         };
+        if self.run.config.mutation.is(Mutant::SkipEmptyEpochs) && rows == 0 && !input_ended {
+            return Ok(());
+        }
         let complete = self.run.lease.complete(&manifest);
         let permit = self
             .run
             .limits
             .within("completing a checkpoint", complete)
             .await?;
+        if self.run.config.mutation.is(Mutant::NextCompleteBeforeCommit) {
+            self.run.lease.mark_committed(&permit).await?;
+        }
         self.run.totals.completed(counts);
         self.commit = Some((permit, entries(&manifest)));
         Ok(())
@@ -404,10 +413,12 @@ impl<'r, 'p> Attempt<'r, 'p> {
             .limits
             .within("making sure that no other host has the state", still_ours)
             .await?;
-        let (_, entries) = self
-            .commit
-            .as_ref()
-            .ok_or_else(|| HostError::Internal("a commit without entries".into()))?;
+        let skipped = Entries::default();
+        let entries = match &self.commit {
+            Some((_, entries)) => entries,
+            None if self.run.config.mutation.is(Mutant::SkipEmptyEpochs) => &skipped,
+            None => return Err(HostError::Internal("a commit without entries".into())),
+        };
         for (subtask, commands) in self.commands.iter().enumerate() {
             let command = Command::Commit {
                 epoch,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arrow_schema::SchemaRef;
-use bigquery_sink::{Epoch, Retry, SinkError, SinkOperator, SubtaskIndex, Task};
+use bigquery_sink::{Epoch, Mutation, Retry, SinkError, SinkOperator, SubtaskIndex, Task};
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -55,6 +55,8 @@ pub struct HostConfig {
     pub wall_clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// For crash tests: called at each step; where it says true the host stands still for ever, as if killed there.
     pub freeze: Option<Arc<dyn Fn(Step) -> bool + Send + Sync>>,
+    /// A mistake made on purpose, in builds for that.
+    pub mutation: Mutation,
 }
 
 /// Where a run begins.
@@ -208,6 +210,7 @@ impl HostConfig {
             stall_limit: Duration::from_secs(30 * 60),
             wall_clock: Arc::new(micros_since_1970),
             freeze: None,
+            mutation: Mutation::default(),
         }
     }
 

@@ -15,6 +15,7 @@
 
 use std::sync::Arc;
 
+use bigquery_sink::{Mutant, Mutation};
 use bigquery_sink_state::Epoch;
 
 use super::decide::{
@@ -37,15 +38,17 @@ pub struct Lease {
     generation: u64,
     record: Vec<u8>,
     attempts: u64,
-    progress: Option<Progress>,
+    pub(super) progress: Option<Progress>,
+    /// A mistake made on purpose, in builds for that.
+    pub(super) mutation: Mutation,
     _lock: Option<FolderLock>,
 }
 
 /// What this host knows of the newest complete checkpoint; unknown before `restore` and after any failed step.
 #[derive(Clone, Copy, Debug)]
-struct Progress {
-    newest: CheckpointId,
-    committed: bool,
+pub(super) struct Progress {
+    pub(super) newest: CheckpointId,
+    pub(super) committed: bool,
 }
 
 /// Proof that a checkpoint is complete and that its commit may be sent; only the store makes one.
@@ -105,6 +108,7 @@ impl Lease {
                 record,
                 attempts: 0,
                 progress: None,
+                mutation: Mutation::default(),
                 _lock: lock,
             });
         }
@@ -124,6 +128,10 @@ impl Lease {
         // A host killed between a link and the folder's sync left a claim that we would build on and power could take.
         self.objects.settle().await?;
         let catalog = Catalog::of(self.objects.list(CHECKPOINTS).await?);
+        #[cfg(feature = "mutants")]
+        if let Some(mistaken) = self.mistaken_restore(&catalog).await {
+            return Ok(Some(mistaken));
+        }
         let id = match catalog.newest() {
             Newest::Nothing => {
                 self.progress = Some(Progress::at_start(1));
@@ -187,6 +195,9 @@ impl Lease {
     /// # Errors
     /// [`StoreError::Superseded`], or [`StoreError::Replaced`] if the state was removed under this host.
     pub async fn still_ours(&self) -> Result<(), StoreError> {
+        if self.mutation.is(Mutant::NoEpochClaim) {
+            return Ok(());
+        }
         let name = names::generation(self.generation);
         let record = self.objects.read(GENERATIONS, &name).await?;
         let names = self.objects.list(GENERATIONS).await?;
@@ -386,6 +397,9 @@ impl Lease {
         else {
             return Ok(());
         };
+        if self.mutation.is(Mutant::NoEpochClaim) || self.mutation.is(Mutant::StepBackPastDamage) {
+            return Ok(());
+        }
         // A newer host is the reason to stop; otherwise an older one slipped in, and its checkpoint is now the newest.
         self.still_ours().await?;
         let theirs = EpochClaim::from_bytes(&theirs).map_err(|error| StoreError::Damaged {

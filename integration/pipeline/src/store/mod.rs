@@ -12,6 +12,8 @@ mod lease;
 mod local;
 mod location;
 mod lock;
+#[cfg(feature = "mutants")]
+mod mutants;
 mod names;
 mod objects;
 mod reading;
@@ -23,6 +25,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bigquery_sink::Mutation;
 use bigquery_sink_state::Epoch;
 use object_store::ObjectStore;
 
@@ -47,6 +50,8 @@ pub struct Store {
     folder: Option<PathBuf>,
     /// Who takes it over, where a simulation says so.
     host: Option<HostIdentity>,
+    /// A mistake made on purpose, in builds for that.
+    mutation: Mutation,
 }
 
 /// What tells one host's claim of a generation from another's.
@@ -150,6 +155,13 @@ impl Store {
         self
     }
 
+    /// Makes a mistake on purpose, in builds for that.
+    #[must_use]
+    pub fn with_mutation(mut self, mutation: Mutation) -> Self {
+        self.mutation = mutation;
+        self
+    }
+
     /// A store that is gone with the process, for runs against the in-process emulator.
     #[must_use]
     pub fn in_memory() -> Self {
@@ -170,14 +182,10 @@ impl Store {
             None => None,
         };
         let host = self.host.unwrap_or_else(HostIdentity::draw);
-        Lease::take(
-            self.objects.clone(),
-            Arc::clone(&self.location),
-            lock,
-            host,
-            now_micros,
-        )
-        .await
+        let location = Arc::clone(&self.location);
+        let mut lease = Lease::take(self.objects.clone(), location, lock, host, now_micros).await?;
+        lease.mutation = self.mutation;
+        Ok(lease)
     }
 
     /// Every checkpoint, oldest first, without taking the state over; a host may run meanwhile.
@@ -214,6 +222,7 @@ impl Store {
             location: shown.into(),
             folder: None,
             host: None,
+            mutation: Mutation::default(),
         }
     }
 }

@@ -105,7 +105,7 @@ impl Reached {
                 act.await
             }
             Some(StoreFaultKind::AppliedThenError) => act.await.and(Err(lost())),
-            None | Some(StoreFaultKind::Late | StoreFaultKind::Torn) => act.await,
+            None | Some(StoreFaultKind::Late | StoreFaultKind::Torn | StoreFaultKind::Rot) => act.await,
         };
         self.leave(op).await;
         result
@@ -123,10 +123,15 @@ impl Reached {
         self.site.door.pass().await;
     }
 
-    /// What was put may be a claim, which makes a checkpoint complete.
+    /// A claim makes a checkpoint complete, a marker confirms its commit.
     async fn put(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         let put = self.objects.inner.put_opts(path, payload, options).await;
-        self.site.world.store_changed();
+        if matches!(
+            Object::of(path.filename().unwrap_or_default()),
+            Object::Claim | Object::Marker
+        ) {
+            self.site.world.store_changed();
+        }
         put
     }
 }
@@ -150,6 +155,13 @@ impl ObjectStore for Reached {
                 let bytes = bytes::Bytes::from(payload);
                 let half = bytes.slice(..bytes.len() / 2);
                 self.put(path, half.into(), options).await.and(Err(lost()))
+            }
+            Some(StoreFaultKind::Rot) => {
+                let mut bytes = bytes::Bytes::from(payload).to_vec();
+                if let Some(last) = bytes.last_mut() {
+                    *last ^= 1;
+                }
+                self.put(path, bytes.into(), options).await
             }
             Some(StoreFaultKind::Slow) => {
                 tokio::time::sleep(LATE).await;

@@ -3,6 +3,8 @@
 
 mod determinism;
 mod enumerated;
+#[cfg(feature = "mutants")]
+mod mutants;
 
 use std::io::Write as _;
 

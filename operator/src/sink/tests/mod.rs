@@ -60,6 +60,7 @@ impl World {
             tokens: None,
             counters: Arc::default(),
             probe: Probe::default(),
+            mutation: Mutation::default(),
         };
         Self {
             handle,
