@@ -80,6 +80,7 @@ fn is_permanent(code: Code) -> bool {
     !matches!(
         code,
         Code::Aborted
+            | Code::AlreadyExists
             | Code::Cancelled
             | Code::DeadlineExceeded
             | Code::Internal
