@@ -58,12 +58,8 @@ pub fn call_faults(calm: &Scenario) -> Vec<Scenario> {
     for (called, count) in calls {
         for nth in 1..=count {
             for action in actions(called) {
-                let rpc = match action {
-                    FaultAction::StaleEnd { .. } => Rpc::AppendRowsOpen,
-                    _ => called.rpc(),
-                };
                 let mut scenario = calm.clone();
-                scenario.faults.rules.push(rule(rpc, nth, action));
+                scenario.faults.rules = rules(called, nth, action);
                 scenarios.push(scenario);
             }
         }
@@ -202,6 +198,22 @@ pub fn actions(called: Called) -> Vec<FaultAction> {
         ]);
     }
     actions
+}
+
+/// What happens to a call, and what must happen before so that it can.
+#[must_use]
+pub fn rules(called: Called, nth: u64, action: FaultAction) -> Vec<FaultRule> {
+    match action {
+        // Only a connection that is opened anew can be wrong about the end.
+        FaultAction::StaleEnd { .. } => {
+            let lost = FaultAction::Reset { applied: true };
+            vec![
+                rule(called.rpc(), nth, lost),
+                rule(Rpc::AppendRowsOpen, 2, action),
+            ]
+        }
+        _ => vec![rule(called.rpc(), nth, action)],
+    }
 }
 
 /// A rule for one occurrence.

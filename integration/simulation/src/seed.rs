@@ -1,9 +1,9 @@
 //! Scenarios drawn from a seed: three faults and more, kills and zombies, rescales. The seed makes the value and nothing else.
 
-use bigquery_write_emulator::faults::{FaultAction, Rpc};
+use bigquery_write_emulator::faults::FaultAction;
 use bigquery_write_emulator::machine::Code;
 
-use crate::enumerate::{actions, rule};
+use crate::enumerate::{actions, rules};
 use crate::point::{Called, Object, StoreOp};
 use crate::scenario::{End, Incarnation, Scenario, StoreFault, StoreFaultKind, Workload};
 
@@ -28,9 +28,9 @@ pub fn scenario(seed: u64) -> Scenario {
         ..Scenario::default()
     };
     for _ in 0..draw.between(1, 5) {
-        let (rpc, action) = call_fault(&mut draw);
+        let (called, action) = call_fault(&mut draw);
         let nth = draw.between(1, 12);
-        scenario.faults.rules.push(rule(rpc, nth, action));
+        scenario.faults.rules.extend(rules(called, nth, action));
     }
     for _ in 0..draw.between(0, 2) {
         scenario.store_faults.push(store_fault(&mut draw));
@@ -57,7 +57,7 @@ fn end(draw: &mut Draw) -> End {
 }
 
 /// None that may end the job for good: a run of a seed must reach its end.
-fn call_fault(draw: &mut Draw) -> (Rpc, FaultAction) {
+fn call_fault(draw: &mut Draw) -> (Called, FaultAction) {
     let called = draw.pick(&[
         Called::AppendRows,
         Called::AppendRows,
@@ -80,12 +80,7 @@ fn call_fault(draw: &mut Draw) -> (Rpc, FaultAction) {
                 }
         )
     });
-    let action = draw.pick(&actions);
-    let rpc = match action {
-        FaultAction::StaleEnd { .. } => Rpc::AppendRowsOpen,
-        _ => called.rpc(),
-    };
-    (rpc, action)
+    (called, draw.pick(&actions))
 }
 
 fn store_fault(draw: &mut Draw) -> StoreFault {
