@@ -1,8 +1,14 @@
 //! Every run of a kind, from what a run that nothing disturbs comes by: each is listed, none is drawn.
 
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
 use bigquery_write_emulator::faults::{Delivered, FaultAction, FaultPlan, FaultRule, Occurrence, Rpc};
 use bigquery_write_emulator::machine::Code;
 
+pub use crate::engine::plans::barrier_plans;
 use crate::point::{Called, Hit, Point, When};
 use crate::run::run;
 use crate::scenario::{End, Incarnation, Scenario, StoreFault, StoreFaultKind};
@@ -16,13 +22,28 @@ pub fn crashes(calm: &Scenario) -> Vec<Scenario> {
     (0..hits.len()).flat_map(kill).collect()
 }
 
+/// As [`crashes`] for a later process of the calm run, at every `step`-th point from `first` on.
+#[must_use]
+pub fn crashes_of(calm: &Scenario, process: usize, first: usize, step: usize) -> Vec<Scenario> {
+    let hits = (0..hits(calm, process).len()).skip(first).step_by(step);
+    hits.map(|hit| {
+        let loses_sent = (hit / step).is_multiple_of(2);
+        with_end_of(calm, process, End::Kill { hit, loses_sent })
+    })
+    .collect()
+}
+
 /// As [`crashes`], but each is back after a while, when the next process has begun, and goes on where it was.
 #[must_use]
 pub fn zombies(calm: &Scenario, ms: u64) -> Vec<Scenario> {
-    let hits = hits(calm, 0);
-    (0..hits.len())
-        .map(|hit| with_end(calm, End::Zombie { hit, ms }))
-        .collect()
+    zombies_of(calm, 0, 1, ms)
+}
+
+/// As [`zombies`], at every `step`-th point from `first` on.
+#[must_use]
+pub fn zombies_of(calm: &Scenario, first: usize, step: usize, ms: u64) -> Vec<Scenario> {
+    let hits = (0..hits(calm, 0).len()).skip(first).step_by(step);
+    hits.map(|hit| with_end(calm, End::Zombie { hit, ms })).collect()
 }
 
 /// A second kill at each point of the recovery from each of these kills, every `step`-th of them.
@@ -70,7 +91,7 @@ pub fn call_faults(calm: &Scenario) -> Vec<Scenario> {
 /// One run for each operation of the store and each thing that can happen to it.
 #[must_use]
 pub fn store_faults(calm: &Scenario) -> Vec<Scenario> {
-    let mut seen = std::collections::BTreeMap::new();
+    let mut seen = BTreeMap::new();
     let mut scenarios = Vec::new();
     for hit in hits(calm, 0) {
         let Point::Store(When::Before, op) = hit.point else {
@@ -102,6 +123,33 @@ pub fn with_crashes(faulty: &[Scenario], step: usize) -> Vec<Scenario> {
         }
     }
     scenarios
+}
+
+/// What `expand` makes of each of these, in order; on all cores, for it takes a run to know what a scenario comes by.
+///
+/// # Panics
+/// If a run panics outside the simulated processes.
+#[must_use]
+pub fn each<T: Sync>(of: &[T], expand: impl Fn(usize, &T) -> Vec<Scenario> + Sync) -> Vec<Scenario> {
+    let next = AtomicUsize::new(0);
+    let made = Mutex::new(BTreeMap::new());
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(one) = of.get(index) else { return };
+                    let scenarios = expand(index, one);
+                    made.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .insert(index, scenarios);
+                }
+            });
+        }
+    });
+    let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+    made.into_values().flatten().collect()
 }
 
 /// What can happen to a call, one of each kind (testing.md 7.2).
@@ -246,13 +294,16 @@ pub fn repeated(rpc: Rpc, times: u64, action: FaultAction) -> FaultPlan {
 }
 
 fn with_end(calm: &Scenario, end: End) -> Scenario {
+    with_end_of(calm, 0, end)
+}
+
+/// That process ends so, and another follows.
+fn with_end_of(calm: &Scenario, process: usize, end: End) -> Scenario {
     let mut scenario = calm.clone();
-    let parallelism = scenario.incarnations[0].parallelism;
-    let after = scenario.incarnations.get(1).cloned();
-    scenario.incarnations = vec![
-        Incarnation::ending(parallelism, end),
-        after.unwrap_or_else(|| Incarnation::new(parallelism)),
-    ];
+    let last = scenario.incarnations[scenario.incarnations.len() - 1].parallelism;
+    let wanted = scenario.incarnations.len().max(process + 2);
+    scenario.incarnations.resize(wanted, Incarnation::new(last));
+    scenario.incarnations[process].end = end;
     scenario
 }
 

@@ -1,11 +1,11 @@
 //! How a run may end, by what went wrong in it.
 
-use bigquery_sink_pipeline::HostError;
 use bigquery_write_emulator::faults::FaultAction;
 use bigquery_write_emulator::machine::Code;
 
+use crate::engine::Engine;
 use crate::oracle::{Checkpoints, Expected};
-use crate::scenario::{Scenario, StoreFaultKind};
+use crate::scenario::{Scenario, StoreFault, StoreFaultKind};
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,22 +21,24 @@ pub enum Outcome {
     Stuck,
 }
 
-impl Outcome {
-    pub(crate) fn failed(error: &HostError) -> Self {
-        Self::Failed {
-            error: error.to_string(),
-        }
-    }
-}
-
 /// What the table must hold; or why the run may not end so.
 pub(crate) fn expected(
     scenario: &Scenario,
     outcome: &Outcome,
     checkpoints: &Checkpoints,
+    engine: Option<&Engine>,
 ) -> Result<Expected, String> {
     let actions = || scenario.faults.rules.iter().map(|rule| &rule.action);
     let recreated = actions().any(|action| matches!(action, FaultAction::RecreateTable {}));
+    if let Outcome::Failed { error } = outcome {
+        let torn = |fault: &StoreFault| matches!(fault.kind, StoreFaultKind::Torn | StoreFaultKind::Rot);
+        if !recreated && !scenario.store_faults.iter().any(torn) && !actions().any(may_end_the_job) {
+            return Err(format!("P11: the run ended with an error: {error}"));
+        }
+    }
+    if let Some(engine) = engine {
+        return counted(engine, outcome, !recreated);
+    }
     match outcome {
         _ if recreated => Ok(Expected::NothingTwice),
         Outcome::Complete => match checkpoints.newest {
@@ -48,19 +50,23 @@ pub(crate) fn expected(
                 "P1: the run is complete, and its newest checkpoint is {newest:?}"
             )),
         },
-        Outcome::Failed { error } => {
-            let torn = scenario
-                .store_faults
-                .iter()
-                .any(|fault| matches!(fault.kind, StoreFaultKind::Torn | StoreFaultKind::Rot));
-            if torn || actions().any(may_end_the_job) {
-                Ok(Expected::WhatWasConfirmed)
-            } else {
-                Err(format!("P11: the run ended with an error: {error}"))
+        Outcome::Failed { .. } | Outcome::Stuck => Ok(Expected::WhatWasConfirmed),
+    }
+}
+
+/// The engine knows of each row how often it was published.
+fn counted(engine: &Engine, outcome: &Outcome, whole: bool) -> Result<Expected, String> {
+    let counts = engine.counts();
+    if *outcome == Outcome::Complete {
+        for (key, counts) in counts.iter().enumerate() {
+            if let Some(number) = counts.iter().position(|due| *due.start() == 0) {
+                return Err(format!(
+                    "P1: the run is complete, and row {number} of key {key} is in no confirmed checkpoint"
+                ));
             }
         }
-        Outcome::Stuck => Ok(Expected::WhatWasConfirmed),
     }
+    Ok(Expected::Counted { counts, whole })
 }
 
 /// Faults that no retry and no restart mends, so that a loud end is right.

@@ -5,6 +5,7 @@
 //! exactly once, at every moment at which one becomes visible.
 
 mod batch;
+mod engine;
 pub mod enumerate;
 mod expect;
 mod oracle;
@@ -19,8 +20,9 @@ mod supervisor;
 mod world;
 
 pub use batch::{Broken, Tally, run_all, run_until};
+pub use engine::{EnginePlan, Life, PlanClose, PlanStep, ReplayTold, RestoreFrom};
 pub use expect::Outcome;
-pub use point::{Called, Hit, Object, Point, StepKind, StoreOp, When};
+pub use point::{Called, EngineStep, Hit, Host, Object, Point, StepKind, StoreOp, When};
 pub use predicate::Predicate;
 pub use run::{Report, run};
 pub use scenario::{End, Incarnation, Scenario, StoreFault, StoreFaultKind, Workload};

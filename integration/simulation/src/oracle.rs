@@ -1,7 +1,8 @@
 //! What must hold: while a run goes on, and at its end (testing.md 7.4; the numbers P1 to P14 are from there).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use std::fmt;
+use std::ops::{Range, RangeInclusive};
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Float64Type, Int64Type};
@@ -9,6 +10,7 @@ use arrow_array::{Array, RecordBatch};
 use bigquery_sink_pipeline::store::CheckpointInfo;
 use bigquery_sink_state::{CommitList, SubtaskState};
 
+use crate::engine::Rows;
 use crate::world::short;
 
 /// What the store said is complete, ever.
@@ -36,7 +38,17 @@ pub(crate) struct Newest {
 /// What became visible, by stream, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Published {
-    pub(crate) changes: Vec<(String, Range<u64>)>,
+    pub(crate) changes: Vec<Change>,
+}
+
+/// Rows that became visible at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) stream: String,
+    /// Their offsets in it.
+    pub(crate) rows: Range<u64>,
+    /// No complete checkpoint covers them; these are the rows that the end of data may publish all the same.
+    pub(crate) without_checkpoint: Option<Vec<Rows>>,
 }
 
 impl Checkpoints {
@@ -54,26 +66,8 @@ impl Checkpoints {
                 }
             };
             if self.known.insert(id) {
-                let mut rows = 0;
-                for subtask in &manifest.subtasks {
-                    // P14.
-                    if let Err(error) = SubtaskState::decode(&subtask.state) {
-                        said.push((true, format!("P14: a state of {id:?} cannot be read: {error}")));
-                    }
-                    match CommitList::decode(&subtask.commit) {
-                        Ok(list) => {
-                            rows += list.rows().0;
-                            self.cover(&list);
-                        }
-                        Err(error) => {
-                            said.push((
-                                true,
-                                format!("P14: a commit list of {id:?} cannot be read: {error}"),
-                            ));
-                        }
-                    }
-                }
-                said.push((false, format!("checkpoint {id:?} is complete with {rows} rows")));
+                let parts = manifest.subtasks.iter();
+                said.extend(self.complete(id, parts.map(|part| (&part.state[..], &part.commit[..]))));
             }
             if info.committed && self.committed.insert(id) {
                 self.confirmed_rows = manifest.rows_committed;
@@ -91,6 +85,57 @@ impl Checkpoints {
         said
     }
 
+    /// A checkpoint is complete with these parts: state and commit entry of each subtask.
+    fn complete<'a>(
+        &mut self,
+        id: impl fmt::Debug,
+        parts: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Vec<(bool, String)> {
+        let mut said = Vec::new();
+        let mut rows = 0;
+        for (state, commit) in parts {
+            // P14.
+            if let Err(error) = SubtaskState::decode(state) {
+                said.push((true, format!("P14: a state of {id:?} cannot be read: {error}")));
+            }
+            match CommitList::decode(commit) {
+                Ok(list) => {
+                    rows += list.rows().0;
+                    self.cover(&list);
+                }
+                Err(error) => {
+                    let line = format!("P14: a commit list of {id:?} cannot be read: {error}");
+                    said.push((true, line));
+                }
+            }
+        }
+        said.push((false, format!("checkpoint {id:?} is complete with {rows} rows")));
+        said
+    }
+
+    /// The engine's newest checkpoint is complete.
+    pub(crate) fn declare<'a>(
+        &mut self,
+        epoch: u64,
+        parts: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Vec<(bool, String)> {
+        let mut parallelism = 0;
+        let said = self.complete(epoch, parts.inspect(|_| parallelism += 1));
+        self.newest = Some(Newest {
+            parallelism,
+            committed: false,
+            input_ended: false,
+        });
+        said
+    }
+
+    /// Its commit is confirmed.
+    pub(crate) fn confirm(&mut self) {
+        if let Some(newest) = &mut self.newest {
+            newest.committed = true;
+        }
+    }
+
     fn cover(&mut self, list: &CommitList) {
         for info in &list.0 {
             let end = self.covered.entry(info.stream.0.clone()).or_default();
@@ -103,14 +148,8 @@ impl Checkpoints {
     }
 }
 
-impl Published {
-    pub(crate) fn add(&mut self, stream: String, rows: Range<u64>) {
-        self.changes.push((stream, rows));
-    }
-}
-
 /// How much there must be at the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
     /// Every row of every subtask that was ever read.
     Everything {
@@ -123,6 +162,13 @@ pub(crate) enum Expected {
     WhatWasConfirmed,
     /// The table was made anew in between: nothing doubled or wrong.
     NothingTwice,
+    /// Each row so often, by key and number.
+    Counted {
+        /// The least and the most.
+        counts: Vec<Vec<RangeInclusive<u64>>>,
+        /// The table was not made anew in between.
+        whole: bool,
+    },
 }
 
 /// Looks at the table's rows, in the order in which they became visible; gives what is wrong.
@@ -130,35 +176,42 @@ pub(crate) fn judge(
     rows: &RecordBatch,
     published: &Published,
     checkpoints: &Checkpoints,
-    expected: Expected,
+    expected: &Expected,
 ) -> Vec<String> {
     let mut wrong = Vec::new();
-    let mut seen: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
+    let mut seen: BTreeMap<i64, BTreeMap<i64, u64>> = BTreeMap::new();
+    let is_counted = matches!(expected, Expected::Counted { .. });
     let subtasks = rows.column(0).as_primitive::<Int64Type>();
     let numbers = rows.column(1).as_primitive::<Int64Type>();
     for at in 0..rows.num_rows() {
         let (subtask, number) = (subtasks.value(at), numbers.value(at));
-        if !seen.entry(subtask).or_default().insert(number) {
+        let times = seen.entry(subtask).or_default().entry(number).or_default();
+        *times += 1;
+        if *times > 1 && !is_counted {
             wrong.push(format!("P2: row {number} of subtask {subtask} is visible twice"));
         }
         if let Some(problem) = value_problem(rows, at, subtask, number) {
             wrong.push(format!("P3: row {number} of subtask {subtask}: {problem}"));
         }
     }
-    if expected != Expected::NothingTwice {
+    let anew = matches!(
+        expected,
+        Expected::NothingTwice | Expected::Counted { whole: false, .. }
+    );
+    if !anew {
         wrong.extend(order_problems(published, subtasks.values(), numbers.values()));
     }
     match expected {
         Expected::Everything { rows, parallelism } => {
-            let width = i64::from(parallelism);
+            let width = i64::from(*parallelism);
             let all: BTreeSet<i64> = seen.keys().copied().chain(0..width).collect();
             for subtask in all {
-                let found = seen.get(&subtask).map_or(0, BTreeSet::len) as u64;
+                let found = seen.get(&subtask).map_or(0, BTreeMap::len) as u64;
                 let beyond = seen
                     .get(&subtask)
-                    .and_then(BTreeSet::last)
-                    .is_some_and(|last| *last as u64 >= rows);
-                if found != rows || beyond {
+                    .and_then(BTreeMap::last_key_value)
+                    .is_some_and(|(last, _)| *last as u64 >= *rows);
+                if found != *rows || beyond {
                     wrong.push(format!(
                         "P1: {found} of {rows} rows of subtask {subtask} are visible"
                     ));
@@ -166,7 +219,7 @@ pub(crate) fn judge(
             }
         }
         Expected::WhatWasConfirmed => {
-            let found: usize = seen.values().map(BTreeSet::len).sum();
+            let found: usize = seen.values().map(BTreeMap::len).sum();
             if (found as u64) < checkpoints.confirmed_rows {
                 wrong.push(format!(
                     "P1: {found} rows are visible, and {} are confirmed",
@@ -175,7 +228,39 @@ pub(crate) fn judge(
             }
         }
         Expected::NothingTwice => {}
+        Expected::Counted { counts, whole } => wrong.extend(count_problems(seen, counts, *whole)),
     }
+    wrong
+}
+
+/// P1 and P2 where rows may rightly be there more than once.
+fn count_problems(
+    mut seen: BTreeMap<i64, BTreeMap<i64, u64>>,
+    counts: &[Vec<RangeInclusive<u64>>],
+    whole: bool,
+) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (key, counts) in (0..).zip(counts) {
+        let mut seen = seen.remove(&key).unwrap_or_default();
+        for (number, due) in (0..).zip(counts) {
+            let found = seen.remove(&number).unwrap_or_default();
+            if found > *due.end() {
+                wrong.push(format!(
+                    "P2: row {number} of key {key} is visible {found} times, at most {} are due",
+                    due.end()
+                ));
+            }
+            if whole && found < *due.start() {
+                wrong.push(format!(
+                    "P1: row {number} of key {key} is visible {found} times, at least {} are due",
+                    due.start()
+                ));
+            }
+        }
+        let unknown = seen.into_keys();
+        wrong.extend(unknown.map(|number| format!("P3: row {number} of key {key} was never read")));
+    }
+    wrong.extend(seen.keys().map(|key| format!("P3: key {key} was never read")));
     wrong
 }
 
@@ -205,7 +290,12 @@ fn order_problems(published: &Published, subtasks: &[i64], numbers: &[i64]) -> V
     let mut ends: BTreeMap<&str, u64> = BTreeMap::new();
     let mut last: BTreeMap<(&str, i64), i64> = BTreeMap::new();
     let mut at = 0;
-    for (stream, rows) in &published.changes {
+    for Change {
+        stream,
+        rows,
+        without_checkpoint,
+    } in &published.changes
+    {
         let end = ends.entry(stream).or_default();
         if rows.start != *end {
             wrong.push(format!("P8: {} goes from {end} to {}", short(stream), rows.start));
@@ -217,6 +307,14 @@ fn order_problems(published: &Published, subtasks: &[i64], numbers: &[i64]) -> V
                 return wrong;
             };
             at += 1;
+            // P5: at the end of data what was pending may become visible without a checkpoint, and nothing else.
+            if let Some(allowed) = without_checkpoint
+                && !allowed.iter().any(|rows| holds(rows, *subtask, *number))
+            {
+                wrong.push(format!(
+                    "P5: row {number} of subtask {subtask} became visible at the end of data, and was not pending"
+                ));
+            }
             if let Some(before) = last.insert((stream, *subtask), *number)
                 && before >= *number
             {
@@ -231,4 +329,11 @@ fn order_problems(published: &Published, subtasks: &[i64], numbers: &[i64]) -> V
         wrong.push("P2: more rows are there than became visible".to_owned());
     }
     wrong
+}
+
+fn holds(rows: &Rows, key: i64, number: i64) -> bool {
+    let (Ok(key), Ok(number)) = (u32::try_from(key), u64::try_from(number)) else {
+        return false;
+    };
+    rows.get(&key).is_some_and(|rows| rows.contains(&number))
 }

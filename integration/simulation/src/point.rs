@@ -14,6 +14,8 @@ pub enum Point {
     Command(Moment),
     /// A step of the host.
     Step(StepKind),
+    /// A step of the engine.
+    Engine(EngineStep),
     /// Before or after an operation of the checkpoint store.
     Store(When, StoreOp),
     /// BigQuery has carried out a call, and its answer has not left.
@@ -44,6 +46,42 @@ pub enum StepKind {
     Published,
     Marked,
     Closing,
+}
+
+/// A step of the engine that hosts the sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EngineStep {
+    /// The process has the store, and has read what it goes on from.
+    Restored,
+    /// A subtask has started.
+    Started,
+    /// The barrier is on its way.
+    BarrierSent,
+    /// A subtask has prepared its part.
+    Prepared,
+    /// All parts are durable.
+    Stored,
+    /// The checkpoint is declared complete.
+    Completed,
+    /// The commit is on its way.
+    CommitSent,
+    /// A subtask has published its share.
+    Committed,
+    /// The commit is confirmed.
+    Confirmed,
+    /// The subtasks are about to be closed.
+    Closing,
+    /// A subtask is closed.
+    Closed,
+}
+
+/// What drives the sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// The embedded host.
+    Embedded,
+    /// The engine's script.
+    Engine,
 }
 
 /// An operation on the checkpoint store, by what it is about.
@@ -109,10 +147,38 @@ impl Point {
         commands
             .map(Self::Command)
             .chain(StepKind::ALL.map(Self::Step))
+            .chain(EngineStep::ALL.map(Self::Engine))
             .chain(ops.flat_map(both))
             .chain(Called::ALL.map(Self::Applied))
             .collect()
     }
+
+    /// The host that alone comes by it, if not both do.
+    #[must_use]
+    pub fn host(self) -> Option<Host> {
+        match self {
+            Self::Step(_) | Self::Store(..) => Some(Host::Embedded),
+            Self::Engine(_) => Some(Host::Engine),
+            Self::Command(_) | Self::Applied(_) => None,
+        }
+    }
+}
+
+impl EngineStep {
+    /// Every step.
+    pub const ALL: [Self; 11] = [
+        Self::Restored,
+        Self::Started,
+        Self::BarrierSent,
+        Self::Prepared,
+        Self::Stored,
+        Self::Completed,
+        Self::CommitSent,
+        Self::Committed,
+        Self::Confirmed,
+        Self::Closing,
+        Self::Closed,
+    ];
 }
 
 impl StepKind {
@@ -205,6 +271,7 @@ impl fmt::Display for Point {
             Self::Command(Moment::Before(kind)) => write!(f, "before {kind:?}"),
             Self::Command(Moment::After(kind)) => write!(f, "after {kind:?}"),
             Self::Step(step) => write!(f, "host {step:?}"),
+            Self::Engine(step) => write!(f, "engine {step:?}"),
             Self::Store(When::Before, op) => write!(f, "before store {op:?}"),
             Self::Store(When::After, op) => write!(f, "after store {op:?}"),
             Self::Applied(call) => write!(f, "{call:?} applied"),

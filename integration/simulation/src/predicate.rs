@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::point::Host;
+
 /// Something rare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Predicate {
@@ -25,11 +27,21 @@ pub enum Predicate {
     CommitAfterRescale,
     /// A store's put was applied and its answer lost, and the host found that out.
     PutFoundApplied,
+    /// All input ended before the commit of the restored checkpoint was replayed (invariant 1's exception).
+    EndBeforeReplay,
+    /// A commit came after rows of the next epoch.
+    CommitAfterNextRows,
+    /// A checkpoint got the number of one that came to nothing.
+    EpochReused,
+    /// A zombie prepared a checkpoint, and the engine's store refused it.
+    LateStateRefused,
+    /// Only some subtasks had heard of a commit when their process died.
+    CommitHeardBySome,
 }
 
 impl Predicate {
     /// Every one.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 15] = [
         Self::OwnResendStored,
         Self::FlushedAlready,
         Self::StreamLeft,
@@ -40,7 +52,26 @@ impl Predicate {
         Self::ZombieSuperseded,
         Self::CommitAfterRescale,
         Self::PutFoundApplied,
+        Self::EndBeforeReplay,
+        Self::CommitAfterNextRows,
+        Self::EpochReused,
+        Self::LateStateRefused,
+        Self::CommitHeardBySome,
     ];
+
+    /// The host under which alone it is looked for, if not under both.
+    #[must_use]
+    pub fn host(self) -> Option<Host> {
+        match self {
+            Self::ZombieSuperseded | Self::PutFoundApplied => Some(Host::Embedded),
+            Self::EndBeforeReplay
+            | Self::CommitAfterNextRows
+            | Self::EpochReused
+            | Self::LateStateRefused
+            | Self::CommitHeardBySome => Some(Host::Engine),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Predicate {
@@ -56,6 +87,11 @@ impl fmt::Display for Predicate {
             Self::ZombieSuperseded => "zombie lost the state",
             Self::CommitAfterRescale => "commit replayed under another parallelism",
             Self::PutFoundApplied => "lost answer of a put found applied",
+            Self::EndBeforeReplay => "end of data before the replayed commit",
+            Self::CommitAfterNextRows => "commit after rows of the next epoch",
+            Self::EpochReused => "epoch number reused after an abort",
+            Self::LateStateRefused => "zombie's late state refused",
+            Self::CommitHeardBySome => "commit heard by some before a crash",
         })
     }
 }

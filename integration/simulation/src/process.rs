@@ -9,12 +9,13 @@ use arrow_schema::SchemaRef;
 use bigquery_sink::options::SinkOptions;
 use bigquery_sink::transport::Transport;
 use bigquery_sink::{BigQuerySink, Counters, Environment, Mutation, Probe, SinkError, SinkOperator, Task};
-use bigquery_sink_pipeline::store::{StoreLocation, TakeOver};
+use bigquery_sink_pipeline::store::{StoreError, StoreLocation, TakeOver};
 use bigquery_sink_pipeline::{Control, HostConfig, HostError, Pipeline, SinkFactory, Summary, run};
 use tokio::time::sleep;
 
 use crate::point::{Point, StepKind};
 use crate::scenario::{End, Incarnation, Scenario, Workload};
+use crate::supervisor::Last;
 use crate::world::Site;
 
 /// Project, dataset, table.
@@ -62,7 +63,7 @@ pub(crate) struct Process<'a> {
 }
 
 /// Makes the process's sinks.
-struct Sinks {
+pub(crate) struct Sinks {
     options: Arc<SinkOptions>,
     environment: Environment,
 }
@@ -74,15 +75,10 @@ impl<'a> Process<'a> {
         incarnation: &Incarnation,
         scenario: &Scenario,
     ) -> Self {
-        let options = options(pipeline);
-        let environment = environment(site, &options, scenario.mutation);
         Self {
             pipeline,
             config: config(site, incarnation, scenario),
-            sinks: Arc::new(Sinks {
-                options: Arc::new(options),
-                environment,
-            }),
+            sinks: Arc::new(Sinks::new(site, pipeline, scenario.mutation)),
             control: Control::new(),
             stop: match incarnation.end {
                 End::Stop { ms } => Some(Duration::from_millis(ms)),
@@ -92,11 +88,40 @@ impl<'a> Process<'a> {
     }
 
     pub(crate) fn counters(&self) -> Arc<Counters> {
-        Arc::clone(&self.sinks.environment.counters)
+        self.sinks.counters()
     }
 
     /// Runs until it ends by itself. Dropping the future is the end of everything that the process does.
-    pub(crate) async fn run(self) -> Result<Summary, HostError> {
+    pub(crate) async fn run(self) -> Last {
+        let is_stopped = self.stop.is_some();
+        match Box::pin(self.host()).await {
+            Ok(summary) => {
+                let said = format!(
+                    "{} read, {} committed, {} checkpoints, {} restarts",
+                    summary.rows_read, summary.rows_committed, summary.checkpoints, summary.restarts
+                );
+                if is_stopped {
+                    Last::Stopped(said)
+                } else {
+                    Last::Finished(said)
+                }
+            }
+            // It was told to stop, perhaps before it had begun.
+            Err(error @ (HostError::Unconfirmed { .. } | HostError::StoppedUnread { .. })) if is_stopped => {
+                Last::Stopped(error.to_string())
+            }
+            Err(error) => Last::Failed {
+                superseded: matches!(
+                    error,
+                    HostError::Store(StoreError::Superseded { .. } | StoreError::ClaimLost { .. })
+                ),
+                restart_may_help: error.restart_may_help(),
+                error: error.to_string(),
+            },
+        }
+    }
+
+    async fn host(self) -> Result<Summary, HostError> {
         let shutdown = self.control.shutdown.clone();
         let running = run(self.pipeline, self.config, self.sinks, self.control);
         let Some(stop) = self.stop else {
@@ -111,6 +136,21 @@ impl<'a> Process<'a> {
                 running.await
             }
         }
+    }
+}
+
+impl Sinks {
+    pub(crate) fn new(site: &Arc<Site>, pipeline: &Pipeline, mutation: Mutation) -> Self {
+        let options = options(pipeline);
+        let environment = environment(site, &options, mutation);
+        Self {
+            options: Arc::new(options),
+            environment,
+        }
+    }
+
+    pub(crate) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.environment.counters)
     }
 }
 

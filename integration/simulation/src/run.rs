@@ -13,13 +13,14 @@ use bigquery_write_proto::rows::table_schema_for;
 use tokio::time::{Instant, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 
+use crate::engine::Engine;
 use crate::expect::{self, Outcome};
 use crate::oracle;
 use crate::point::Hit;
 use crate::predicate::Predicate;
 use crate::process::{TABLE, pipeline};
 use crate::scenario::Scenario;
-use crate::supervisor::Supervisor;
+use crate::supervisor::{Host, Supervisor};
 use crate::world::{BEGIN_MS, World};
 
 /// P11: a run that takes longer does not converge. The longest budget of the sink (`quota.timeout`) is a quarter of an hour.
@@ -107,7 +108,11 @@ async fn simulate(scenario: &Scenario) -> Report {
         })
     };
     let tasks = tasks_at_rest().await;
-    let mut supervisor = Supervisor::new(Arc::clone(&world), &pipeline, scenario);
+    let engine = Engine::of(scenario, &pipeline);
+    let host = engine
+        .clone()
+        .map_or_else(|| Host::Embedded(&pipeline), Host::Engine);
+    let mut supervisor = Supervisor::new(Arc::clone(&world), host, scenario);
     let outcome = timeout(LIMIT, supervisor.supervise()).await.unwrap_or_else(|_| {
         world.violation(format_args!("P11: not at its end after {} s", LIMIT.as_secs()));
         Outcome::Stuck
@@ -115,11 +120,11 @@ async fn simulate(scenario: &Scenario) -> Report {
     let simulated = world.elapsed();
     supervisor.end().await;
     let checkpoints = world.checkpoints();
-    match expect::expected(scenario, &outcome, &checkpoints) {
+    match expect::expected(scenario, &outcome, &checkpoints, engine.as_deref()) {
         Err(violation) => world.violation(violation),
         Ok(expected) => {
             let rows = handle.rows(&table()).expect("the table was made");
-            for violation in oracle::judge(&rows, &world.published(), &checkpoints, expected) {
+            for violation in oracle::judge(&rows, &world.published(), &checkpoints, &expected) {
                 world.violation(violation);
             }
         }

@@ -4,6 +4,7 @@ use bigquery_sink::Mutation;
 use bigquery_write_emulator::faults::FaultPlan;
 use serde::{Deserialize, Serialize};
 
+use crate::engine::EnginePlan;
 use crate::point::StoreOp;
 
 /// A run, written and read as JSON.
@@ -24,6 +25,9 @@ pub struct Scenario {
     /// A mistake that the processes make on purpose, in builds for that.
     #[serde(skip)]
     pub mutation: Mutation,
+    /// What the engine does; without it the embedded host runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EnginePlan>,
 }
 
 /// What is read, and when checkpoints are taken.

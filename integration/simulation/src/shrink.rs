@@ -1,5 +1,6 @@
 //! Makes a broken scenario smaller: the schedule, not the seed.
 
+use crate::engine::Life;
 use crate::run::run;
 use crate::scenario::{End, Scenario};
 
@@ -55,6 +56,25 @@ fn simpler(scenario: &Scenario) -> Vec<Scenario> {
                 };
             });
         }
+    }
+    let lives = scenario.engine.as_ref().map_or(&[][..], |engine| &engine.lives);
+    for (at, life) in lives.iter().enumerate() {
+        for step in 0..life.steps.len() {
+            with(&|scenario| {
+                if let Some(engine) = &mut scenario.engine {
+                    engine.lives[at].steps.remove(step);
+                }
+            });
+        }
+        with(&|scenario| {
+            if let Some(engine) = &mut scenario.engine {
+                let steps = std::mem::take(&mut engine.lives[at].steps);
+                engine.lives[at] = Life {
+                    steps,
+                    ..Life::default()
+                };
+            }
+        });
     }
     with(&|scenario| scenario.workload.latency_ms = 0);
     with(&|scenario| scenario.workload.rows = (scenario.workload.rows / 2).max(10));

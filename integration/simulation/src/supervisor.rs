@@ -7,11 +7,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bigquery_sink::Counters;
-use bigquery_sink_pipeline::store::StoreError;
-use bigquery_sink_pipeline::{HostError, Pipeline, Summary};
+use bigquery_sink_pipeline::Pipeline;
 use futures::future::LocalBoxFuture;
 use tokio::time::{sleep, timeout};
 
+use crate::engine::{self, Engine};
 use crate::expect::Outcome;
 use crate::predicate::Predicate;
 use crate::process::Process;
@@ -30,11 +30,36 @@ const LAST_WORDS: Duration = Duration::from_secs(1800);
 /// Who runs, and who ran.
 pub(crate) struct Supervisor<'a> {
     world: Arc<World>,
-    pipeline: &'a Pipeline,
+    host: Host<'a>,
     scenario: &'a Scenario,
     started: Vec<Started>,
     /// Those alive, by their number; zombies too.
-    alive: Vec<(usize, LocalBoxFuture<'a, Ended>)>,
+    alive: Vec<(usize, LocalBoxFuture<'a, Last>)>,
+}
+
+/// What drives the sink in every process.
+#[derive(Clone)]
+pub(crate) enum Host<'a> {
+    /// The embedded host.
+    Embedded(&'a Pipeline),
+    /// The engine's script.
+    Engine(Arc<Engine>),
+}
+
+/// How a process ended by itself.
+#[derive(Clone, Debug)]
+pub(crate) enum Last {
+    /// Everything is read and published.
+    Finished(String),
+    /// It was to stop here; the next goes on.
+    Stopped(String),
+    /// With an error.
+    Failed {
+        error: String,
+        restart_may_help: bool,
+        /// It found that the state is not its own any more.
+        superseded: bool,
+    },
 }
 
 struct Started {
@@ -42,13 +67,11 @@ struct Started {
     counters: Arc<Counters>,
 }
 
-type Ended = Result<Summary, HostError>;
-
 impl<'a> Supervisor<'a> {
-    pub(crate) fn new(world: Arc<World>, pipeline: &'a Pipeline, scenario: &'a Scenario) -> Self {
+    pub(crate) fn new(world: Arc<World>, host: Host<'a>, scenario: &'a Scenario) -> Self {
         Self {
             world,
-            pipeline,
+            host,
             scenario,
             started: Vec::new(),
             alive: Vec::new(),
@@ -75,14 +98,16 @@ impl<'a> Supervisor<'a> {
                     }
                     died = true;
                 }
-                // It was told to stop, perhaps before it had begun; the next goes on.
-                Some(Ok(_) | Err(HostError::Unconfirmed { .. } | HostError::StoppedUnread { .. }))
-                    if matches!(next.end, End::Stop { .. }) => {}
-                Some(Ok(_)) => return Outcome::Complete,
-                Some(Err(error)) => {
+                Some(Last::Stopped(_)) => {}
+                Some(Last::Finished(_)) => return Outcome::Complete,
+                Some(Last::Failed {
+                    error,
+                    restart_may_help,
+                    ..
+                }) => {
                     supervised += 1;
-                    if !error.restart_may_help() || supervised > SUPERVISED {
-                        return Outcome::failed(&error);
+                    if !restart_may_help || supervised > SUPERVISED {
+                        return Outcome::Failed { error };
                     }
                 }
             }
@@ -116,26 +141,31 @@ impl<'a> Supervisor<'a> {
         {
             self.world.saw(Predicate::CommitAfterRescale);
         }
-        let process = Process::new(&site, self.pipeline, incarnation, self.scenario);
-        let counters = process.counters();
-        self.alive.push((site.index, Box::pin(process.run())));
+        let (counters, life): (_, LocalBoxFuture<'a, Last>) = match &self.host {
+            Host::Embedded(pipeline) => {
+                let process = Process::new(&site, pipeline, incarnation, self.scenario);
+                (process.counters(), Box::pin(process.run()))
+            }
+            Host::Engine(engine) => {
+                let process = engine::Process::new(&site, engine, incarnation, self.scenario.mutation);
+                (process.counters(), Box::pin(process.run()))
+            }
+        };
+        self.alive.push((site.index, life));
         self.started.push(Started { site, counters });
     }
 
     /// Until the newest process ends, is killed, or is cut off; `None` for the latter two.
-    async fn until_over(&mut self) -> Option<Ended> {
+    async fn until_over(&mut self) -> Option<Last> {
         let newest = self.started.len() - 1;
         let site = Arc::clone(&self.started[newest].site);
         loop {
             tokio::select! {
                 biased;
                 () = site.door.closed() => {
-                    match site.end {
-                        End::Zombie { ms, .. } => bring_back(site, ms),
-                        _ => {
-                            self.alive.retain(|(index, _)| *index != newest);
-                            site.door.bury();
-                        }
+                    if site.door.is_dead() {
+                        self.alive.retain(|(index, _)| *index != newest);
+                        site.door.bury();
                     }
                     return None;
                 }
@@ -149,14 +179,24 @@ impl<'a> Supervisor<'a> {
     }
 
     /// The next process to end by itself; `None` if none is alive.
-    async fn next_end(&mut self) -> Option<(usize, Ended)> {
+    async fn next_end(&mut self) -> Option<(usize, Last)> {
+        let newest = self.started.len() - 1;
         let ended = poll_fn(|context| {
-            for at in 0..self.alive.len() {
+            let mut at = 0;
+            while at < self.alive.len() {
                 let (index, process) = &mut self.alive[at];
+                let index = *index;
                 if let Poll::Ready(ended) = process.as_mut().poll(context) {
-                    let index = *index;
                     drop(self.alive.remove(at));
                     return Poll::Ready(Some((index, ended)));
+                }
+                let door = &self.started[index].site.door;
+                if index != newest && door.is_dead() {
+                    // A zombie was killed; of the newest process it is heard elsewhere.
+                    drop(self.alive.remove(at));
+                    door.bury();
+                } else {
+                    at += 1;
                 }
             }
             if self.alive.is_empty() {
@@ -172,24 +212,18 @@ impl<'a> Supervisor<'a> {
         ended
     }
 
-    fn note_end(&self, index: usize, ended: &Ended) {
+    fn note_end(&self, index: usize, ended: &Last) {
         let site = &self.started[index].site;
-        let error = match ended {
-            Ok(summary) => {
-                return site.note(format_args!(
-                    "ends: {} read, {} committed, {} checkpoints, {} restarts",
-                    summary.rows_read, summary.rows_committed, summary.checkpoints, summary.restarts
-                ));
+        match ended {
+            Last::Finished(said) | Last::Stopped(said) => site.note(format_args!("ends: {said}")),
+            Last::Failed {
+                error, superseded, ..
+            } => {
+                site.note(format_args!("ends with an error: {error}"));
+                if *superseded && index + 1 < self.started.len() {
+                    self.world.saw(Predicate::ZombieSuperseded);
+                }
             }
-            Err(error) => error,
-        };
-        site.note(format_args!("ends with an error: {error}"));
-        let superseded = matches!(
-            error,
-            HostError::Store(StoreError::Superseded { .. } | StoreError::ClaimLost { .. })
-        );
-        if superseded && index + 1 < self.started.len() {
-            self.world.saw(Predicate::ZombieSuperseded);
         }
     }
 
@@ -206,12 +240,4 @@ impl<'a> Supervisor<'a> {
             }
         }
     }
-}
-
-fn bring_back(site: Arc<Site>, ms: u64) {
-    tokio::spawn(async move {
-        sleep(Duration::from_millis(ms)).await;
-        site.note("is back");
-        site.door.open();
-    });
 }

@@ -58,12 +58,17 @@ impl Door {
         self.0.died.notify_one();
     }
 
+    /// Everything passes on, and the next process may begin.
+    pub(crate) fn give_way(&self) {
+        self.0.died.notify_one();
+    }
+
     /// Everything passes again.
     pub(crate) fn open(&self) {
         self.set(Passage::Open);
     }
 
-    /// Waits until it is killed or held.
+    /// Waits until it is killed, is held, or gives way.
     pub(crate) async fn closed(&self) {
         self.0.died.notified().await;
     }

@@ -17,7 +17,8 @@ use object_store::path::Path;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::oracle::{Checkpoints, Published};
+use crate::engine::Rows;
+use crate::oracle::{Change, Checkpoints, Published};
 use crate::point::{Called, Hit, Point};
 use crate::predicate::Predicate;
 use crate::scenario::{End, Scenario};
@@ -51,6 +52,8 @@ struct Record {
     sites: Vec<Arc<Site>>,
     checkpoints: Checkpoints,
     published: Published,
+    /// What subtasks publish without a checkpoint, by process and subtask.
+    ends: BTreeMap<(usize, u32), Rows>,
     /// Changes of what is visible so far.
     changes: u64,
 }
@@ -193,13 +196,38 @@ impl World {
             Err(error) => self.violation(format_args!("the store in memory cannot be listed: {error}")),
             Ok(listed) => {
                 let said = self.record().checkpoints.update(listed);
-                for (violates, line) in said {
-                    if violates {
-                        self.violation(line);
-                    } else {
-                        self.note(line);
-                    }
-                }
+                self.say(said);
+            }
+        }
+    }
+
+    /// The engine declared a checkpoint complete, with the parts (state and commit entry) of its subtasks in order.
+    pub(crate) fn declared<'a>(&self, epoch: u64, parts: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
+        let said = self.record().checkpoints.declare(epoch, parts);
+        self.say(said);
+    }
+
+    /// The engine knows that the newest checkpoint's rows are visible.
+    pub(crate) fn confirmed(&self) {
+        self.record().checkpoints.confirm();
+    }
+
+    /// A subtask may publish these rows from now on, though no checkpoint covers them (invariant 1's exception).
+    pub(crate) fn end_begins(&self, process: usize, subtask: u32, rows: Rows) {
+        self.record().ends.insert((process, subtask), rows);
+    }
+
+    /// All of them are visible.
+    pub(crate) fn end_is_over(&self, process: usize, subtask: u32) {
+        self.record().ends.remove(&(process, subtask));
+    }
+
+    fn say(&self, said: Vec<(bool, String)>) {
+        for (violates, line) in said {
+            if violates {
+                self.violation(line);
+            } else {
+                self.note(line);
             }
         }
     }
@@ -210,8 +238,17 @@ impl World {
         self.note(format_args!("visible {} {from}..{to}", short(&stream)));
         let mut record = self.record();
         record.changes += 1;
-        let covered = record.checkpoints.covers(&stream, to);
-        record.published.add(stream.clone(), from..to);
+        let mut covered = record.checkpoints.covers(&stream, to);
+        let mut without_checkpoint = None;
+        if !covered && !record.ends.is_empty() {
+            covered = true;
+            without_checkpoint = Some(record.ends.values().cloned().collect());
+        }
+        record.published.changes.push(Change {
+            stream: stream.clone(),
+            rows: from..to,
+            without_checkpoint,
+        });
         drop(record);
         if !covered {
             // P5 (invariant 1).

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
 
 use super::World;
 use super::door::Door;
@@ -42,9 +45,10 @@ impl Site {
                 self.door.kill(loses_sent);
                 true
             }
-            End::Zombie { hit, .. } if hit == at => {
+            End::Zombie { hit, ms } if hit == at => {
                 self.note("is cut off");
                 self.door.hold();
+                self.bring_back(ms);
                 false
             }
             _ => false,
@@ -56,6 +60,26 @@ impl Site {
         if self.hit(point, subtask) {
             pending::<()>().await;
         }
+    }
+
+    /// The next process begins, and this one goes on, after so long behind a held door.
+    pub(crate) fn give_way(&self, held_ms: u64) {
+        if held_ms == 0 {
+            self.door.give_way();
+        } else {
+            self.door.hold();
+            self.bring_back(held_ms);
+        }
+    }
+
+    /// Its door is opened again after so long.
+    fn bring_back(&self, ms: u64) {
+        let (world, door, process) = (Arc::clone(&self.world), self.door.clone(), self.index + 1);
+        tokio::spawn(async move {
+            sleep(Duration::from_millis(ms)).await;
+            world.note(format_args!("process {process}: is back"));
+            door.open();
+        });
     }
 
     pub(crate) fn note(&self, what: impl fmt::Display) {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test's own mistakes may panic")]
 
 mod determinism;
+mod engine;
 mod enumerated;
 #[cfg(feature = "mutants")]
 mod mutants;
