@@ -57,6 +57,10 @@ pub(crate) fn expected(
 /// The engine knows of each row how often it was published.
 fn counted(engine: &Engine, outcome: &Outcome, whole: bool) -> Result<Expected, String> {
     let counts = engine.counts();
+    let twice = counts.iter().flatten().any(|due| *due.end() > 1);
+    if twice && !engine.may_publish_again() {
+        return Err("P2: two complete checkpoints cover the same rows".to_owned());
+    }
     if *outcome == Outcome::Complete {
         for (key, counts) in counts.iter().enumerate() {
             if let Some(number) = counts.iter().position(|due| *due.start() == 0) {

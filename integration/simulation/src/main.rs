@@ -23,6 +23,9 @@ struct Arguments {
     /// Runs this seed's scenario alone.
     #[arg(long)]
     seed: Option<u64>,
+    /// Seeds are of scenarios under the engine, and not under the embedded host.
+    #[arg(long, conflicts_with = "scenario")]
+    engine: bool,
     /// Runs this scenario alone: JSON, or `@` and a file's path.
     #[arg(long, conflicts_with = "seed")]
     scenario: Option<String>,
@@ -32,6 +35,16 @@ struct Arguments {
     /// Makes a broken scenario smaller before it is shown.
     #[arg(long)]
     shrink: bool,
+}
+
+impl Arguments {
+    fn of_seed(&self, seed: u64) -> Scenario {
+        if self.engine {
+            seed::engine(seed)
+        } else {
+            seed::scenario(seed)
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -53,7 +66,7 @@ fn main() -> ExitCode {
 
 fn one(arguments: &Arguments) -> Result<Option<Scenario>, String> {
     if let Some(seed) = arguments.seed {
-        return Ok(Some(seed::scenario(seed)));
+        return Ok(Some(arguments.of_seed(seed)));
     }
     let Some(given) = &arguments.scenario else {
         return Ok(None);
@@ -102,7 +115,7 @@ fn many(arguments: &Arguments) -> Result<bool, String> {
     let mut from = arguments.first;
     while from < last {
         let to = last.min(from + 500);
-        let scenarios: Vec<_> = (from..to).map(seed::scenario).collect();
+        let scenarios: Vec<_> = (from..to).map(|seed| arguments.of_seed(seed)).collect();
         total.merge(run_all(&scenarios));
         say(
             std::io::stderr(),

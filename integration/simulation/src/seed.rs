@@ -3,6 +3,7 @@
 use bigquery_write_emulator::faults::FaultAction;
 use bigquery_write_emulator::machine::Code;
 
+use crate::engine::{EnginePlan, Life, PlanClose, PlanStep, ReplayTold, RestoreFrom};
 use crate::enumerate::{actions, rules};
 use crate::point::{Called, Object, StoreOp};
 use crate::scenario::{End, Incarnation, Scenario, StoreFault, StoreFaultKind, Workload};
@@ -36,6 +37,93 @@ pub fn scenario(seed: u64) -> Scenario {
         scenario.store_faults.push(store_fault(&mut draw));
     }
     scenario
+}
+
+/// The scenario of a seed under the engine, always the same.
+#[must_use]
+pub fn engine(seed: u64) -> Scenario {
+    let mut draw = Draw(!seed);
+    let mut incarnations = Vec::new();
+    let mut lives = Vec::new();
+    for _ in 0..draw.between(1, 4) {
+        let parallelism = draw.between(1, 3) as u32;
+        let end = match draw.between(0, 2) {
+            0 => End::Natural,
+            _ => end(&mut draw),
+        };
+        // The engine's stops are steps.
+        let end = match end {
+            End::Stop { .. } => End::Natural,
+            end => end,
+        };
+        incarnations.push(Incarnation::ending(parallelism, end));
+        lives.push(life(&mut draw));
+    }
+    let mut scenario = Scenario {
+        workload: Workload {
+            rows: draw.between(4, 30),
+            latency_ms: draw.pick(&[0, 0, 3, 50]),
+            ..Workload::default()
+        },
+        incarnations,
+        engine: Some(EnginePlan {
+            keys: draw.between(1, 4) as u32,
+            pace_ms: draw.pick(&[0, 5, 25, 60]),
+            lives,
+        }),
+        ..Scenario::default()
+    };
+    for _ in 0..draw.between(0, 3) {
+        let (called, action) = call_fault(&mut draw);
+        let nth = draw.between(1, 12);
+        scenario.faults.rules.extend(rules(called, nth, action));
+    }
+    scenario
+}
+
+fn life(draw: &mut Draw) -> Life {
+    Life {
+        restore: draw.pick(&[
+            RestoreFrom::Newest,
+            RestoreFrom::Newest,
+            RestoreFrom::Newest,
+            RestoreFrom::Adopted,
+            RestoreFrom::Older { back: 1 },
+        ]),
+        replay: draw.pick(&[ReplayTold::Truth, ReplayTold::Unknown]),
+        steps: (0..draw.between(1, 9)).map(|_| plan_step(draw)).collect(),
+    }
+}
+
+fn plan_step(draw: &mut Draw) -> PlanStep {
+    let some = |draw: &mut Draw| draw.pick(&[None, None, Some(1), Some(2)]);
+    match draw.between(0, 19) {
+        0..=6 => PlanStep::Rows {
+            key: draw.pick(&[None, None, Some(0), Some(1)]),
+            count: draw.between(1, 5),
+        },
+        7..=10 => PlanStep::Checkpoint { then_stop: false },
+        11..=14 => PlanStep::Commit {
+            subtasks: some(draw),
+            times: draw.between(1, 2) as u32,
+        },
+        15 => PlanStep::Prepare {
+            subtasks: some(draw),
+            stored: draw.between(0, 1) == 1,
+        },
+        16 => PlanStep::Wait {
+            ms: draw.between(1, 400),
+        },
+        17 => PlanStep::Overtaken {
+            held_ms: draw.pick(&[0, 270, 5_000]),
+        },
+        18 => PlanStep::Crash {
+            loses_sent: draw.between(0, 1) == 1,
+        },
+        _ => PlanStep::Close {
+            reason: draw.pick(&[PlanClose::EndOfData, PlanClose::Stop, PlanClose::Interrupted]),
+        },
+    }
 }
 
 fn end(draw: &mut Draw) -> End {

@@ -121,10 +121,10 @@ impl<'a> Supervisor<'a> {
         // One that waits for ever, behind a door or in a fault, is dropped.
         timeout(LAST_WORDS, all).await.ok();
         for (index, process) in std::mem::take(&mut self.alive) {
-            let door = &self.started[index].site.door;
-            door.kill(true);
+            let site = &self.started[index].site;
+            site.door.kill(true);
             drop(process);
-            door.bury();
+            site.bury();
         }
         for started in &self.started {
             self.count(&started.counters);
@@ -165,7 +165,7 @@ impl<'a> Supervisor<'a> {
                 () = site.door.closed() => {
                     if site.door.is_dead() {
                         self.alive.retain(|(index, _)| *index != newest);
-                        site.door.bury();
+                        site.bury();
                     }
                     return None;
                 }
@@ -190,11 +190,11 @@ impl<'a> Supervisor<'a> {
                     drop(self.alive.remove(at));
                     return Poll::Ready(Some((index, ended)));
                 }
-                let door = &self.started[index].site.door;
-                if index != newest && door.is_dead() {
+                let site = &self.started[index].site;
+                if index != newest && site.door.is_dead() {
                     // A zombie was killed; of the newest process it is heard elsewhere.
                     drop(self.alive.remove(at));
-                    door.bury();
+                    site.bury();
                 } else {
                     at += 1;
                 }
@@ -214,6 +214,7 @@ impl<'a> Supervisor<'a> {
 
     fn note_end(&self, index: usize, ended: &Last) {
         let site = &self.started[index].site;
+        site.has_ended();
         match ended {
             Last::Finished(said) | Last::Stopped(said) => site.note(format_args!("ends: {said}")),
             Last::Failed {

@@ -55,6 +55,17 @@ impl Engine {
         self.memory().ledger.counts(self.plan.keys, self.rows)
     }
 
+    /// Whether rows may rightly be there more than once: an older checkpoint was gone on from, or all input ended without one.
+    pub(crate) fn may_publish_again(&self) -> bool {
+        let end = PlanStep::Close {
+            reason: PlanClose::EndOfData,
+        };
+        self.plan
+            .lives
+            .iter()
+            .any(|life| matches!(life.restore, RestoreFrom::Older { .. }) || life.steps.contains(&end))
+    }
+
     fn life(&self, process: usize) -> Life {
         self.plan.lives.get(process).cloned().unwrap_or_default()
     }

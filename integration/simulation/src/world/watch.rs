@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::future::pending;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use super::World;
@@ -19,6 +20,8 @@ pub(crate) struct Site {
     pub(crate) index: usize,
     pub(crate) door: Door,
     pub(crate) end: End,
+    /// Who opens its door again.
+    returns: Mutex<Vec<AbortHandle>>,
 }
 
 impl Site {
@@ -28,6 +31,7 @@ impl Site {
             index,
             door: Door::default(),
             end,
+            returns: Mutex::default(),
         }
     }
 
@@ -75,11 +79,34 @@ impl Site {
     /// Its door is opened again after so long.
     fn bring_back(&self, ms: u64) {
         let (world, door, process) = (Arc::clone(&self.world), self.door.clone(), self.index + 1);
-        tokio::spawn(async move {
+        let returning = tokio::spawn(async move {
             sleep(Duration::from_millis(ms)).await;
             world.note(format_args!("process {process}: is back"));
             door.open();
         });
+        self.returns().push(returning.abort_handle());
+    }
+
+    /// The process has ended by itself. If it is cut off, what it left open ends now and not only when it would be back.
+    pub(crate) fn has_ended(&self) {
+        self.stay_away();
+        self.door.open();
+    }
+
+    /// The process was killed and dropped.
+    pub(crate) fn bury(&self) {
+        self.stay_away();
+        self.door.bury();
+    }
+
+    fn stay_away(&self) {
+        for returning in self.returns().drain(..) {
+            returning.abort();
+        }
+    }
+
+    fn returns(&self) -> MutexGuard<'_, Vec<AbortHandle>> {
+        self.returns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn note(&self, what: impl fmt::Display) {

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use bigquery_sink_simulation::enumerate::{barrier_plans, call_faults, crashes_of, each, zombies_of};
-use bigquery_sink_simulation::{Host, Incarnation, Point, Predicate, Scenario, Tally};
+use bigquery_sink_simulation::{Host, Incarnation, Point, Predicate, Scenario, Tally, seed};
 
 use super::enumerated::all;
 use super::say;
@@ -74,6 +74,8 @@ fn every_barrier_plan() {
         "every call of a few plans and what can happen to it",
         &each(&few, |_, plan| call_faults(plan)),
     );
+    let seeds: Vec<_> = (0..150).map(seed::engine).collect();
+    all(&mut total, "seeds", &seeds);
     say(&total.table(began.elapsed()));
     let missed: Vec<_> = Point::all()
         .into_iter()

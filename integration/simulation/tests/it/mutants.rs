@@ -3,7 +3,7 @@
 //! `cargo test -p bigquery-sink-simulation --features mutants mutants`
 
 use bigquery_sink::{Mutant, Mutation};
-use bigquery_sink_simulation::enumerate::{call_faults, crashes, zombies};
+use bigquery_sink_simulation::enumerate::{barrier_plans, call_faults, crashes, zombies};
 use bigquery_sink_simulation::{
     End, Incarnation, Object, Scenario, StoreFault, StoreFaultKind, StoreOp, run_until, seed,
 };
@@ -46,6 +46,8 @@ fn batch(mutant: Mutant) -> Vec<Scenario> {
     let mut scenarios = match mutant {
         Mutant::StepBackPastDamage => rotten(&one),
         Mutant::CommitOnlyOwnEntries => crashes(&rescaled),
+        // Only the engine ends its data without a checkpoint.
+        Mutant::ForgetRestoredListAtEnd => barrier_plans().into_iter().map(|(_, plan)| plan).collect(),
         Mutant::NoEpochClaim => zombies(&one, 400),
         Mutant::AppendInCloseAfterSnapshot => call_faults(&two),
         Mutant::NewestStateThoughNotComplete | Mutant::NextCompleteBeforeCommit => crashes(&one),
