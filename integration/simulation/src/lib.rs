@@ -2,7 +2,8 @@
 //!
 //! A [`Scenario`] says what is read, which processes run one after the other, at which [`Point`] each is killed, and
 //! what goes wrong at BigQuery and in the checkpoint store. [`run()`] runs it and looks whether every row is visible
-//! exactly once, at every moment at which one becomes visible.
+//! exactly once, at every moment at which one becomes visible. With an [`EnginePlan`] the host is not the embedded one but the
+//! engine's script, which does what the embedded host never does.
 
 mod batch;
 mod engine;
