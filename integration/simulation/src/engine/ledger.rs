@@ -16,22 +16,32 @@ pub(crate) type Rows = BTreeMap<u32, Range<u64>>;
 pub(crate) struct Ledger {
     /// Subtasks' parts of complete checkpoints.
     parts: BTreeMap<(CheckpointId, u32), Entry>,
-    /// What subtasks may publish at the end of data, by process and subtask.
-    ends: BTreeMap<(usize, u32), Entry>,
+    /// What subtasks may publish at the end of data beside that, by generation and subtask.
+    ends: BTreeMap<(u64, u32), Entry>,
 }
 
 #[derive(Debug)]
 struct Entry {
+    /// Of the process that wrote the rows.
+    generation: u64,
     rows: Rows,
     /// The sink said that they are visible; before that they may be.
     visible: bool,
 }
 
 impl Ledger {
-    /// A part of a checkpoint that is complete now.
-    pub(crate) fn complete(&mut self, id: CheckpointId, subtask: u32, rows: Rows) {
-        let visible = false;
-        self.parts.insert((id, subtask), Entry { rows, visible });
+    /// A part of a checkpoint that is complete now. If it is adopted, its writer's data may have ended by now.
+    pub(crate) fn complete(&mut self, id: CheckpointId, subtask: u32, generation: u64, rows: Rows) {
+        let mut part = Entry {
+            generation,
+            rows,
+            visible: false,
+        };
+        if let Some(end) = self.ends.get_mut(&(generation, subtask)) {
+            leave_out(&mut end.rows, &part.rows);
+            part.visible = end.visible;
+        }
+        self.parts.insert((id, subtask), part);
     }
 
     /// A subtask's commit covered this part.
@@ -42,15 +52,33 @@ impl Ledger {
     }
 
     /// A subtask begins to publish the end of data.
-    pub(crate) fn end_begins(&mut self, process: usize, subtask: u32, rows: Rows) {
-        let visible = false;
-        self.ends.insert((process, subtask), Entry { rows, visible });
+    pub(crate) fn end_begins(&mut self, generation: u64, subtask: u32, mut rows: Rows) {
+        for part in self.parts_of(generation, subtask) {
+            leave_out(&mut rows, &part.rows);
+        }
+        let end = Entry {
+            generation,
+            rows,
+            visible: false,
+        };
+        self.ends.insert((generation, subtask), end);
     }
 
-    pub(crate) fn end_is_visible(&mut self, process: usize, subtask: u32) {
-        if let Some(end) = self.ends.get_mut(&(process, subtask)) {
+    /// With it every checkpoint that the subtask ever prepared.
+    pub(crate) fn end_is_visible(&mut self, generation: u64, subtask: u32) {
+        if let Some(end) = self.ends.get_mut(&(generation, subtask)) {
             end.visible = true;
         }
+        for part in self.parts_of(generation, subtask) {
+            part.visible = true;
+        }
+    }
+
+    fn parts_of(&mut self, generation: u64, subtask: u32) -> impl Iterator<Item = &mut Entry> {
+        let parts = self.parts.iter_mut();
+        parts
+            .filter(move |((_, of), part)| *of == subtask && part.generation == generation)
+            .map(|(_, part)| part)
     }
 
     /// How many parts of a checkpoint are visible.
@@ -72,5 +100,15 @@ impl Ledger {
             }
         }
         counts
+    }
+}
+
+/// Of what a checkpoint did not cover, what an adopted one covers all the same: the first rows of each key.
+fn leave_out(rows: &mut Rows, covered: &Rows) {
+    for (key, rows) in rows {
+        let Some(covered) = covered.get(key) else { continue };
+        if covered.contains(&rows.start) {
+            rows.start = covered.end.min(rows.end);
+        }
     }
 }

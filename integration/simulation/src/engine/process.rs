@@ -363,7 +363,7 @@ impl Process {
         let parallelism = checkpoint.parallelism();
         for subtask in 0..parallelism {
             let rows = rows_of(subtask, parallelism, from, &checkpoint.positions);
-            ledger.complete(id, subtask, rows);
+            ledger.complete(id, subtask, checkpoint.generation, rows);
         }
         let parts = checkpoint.parts.values();
         self.site.world.declared(
@@ -449,19 +449,22 @@ impl Process {
             for subtask in 0..self.parallelism {
                 let (process, rows) = (self.site.index, self.rows_of(subtask));
                 self.site.world.end_begins(process, subtask, rows.clone());
-                self.engine.memory().ledger.end_begins(process, subtask, rows);
+                self.engine
+                    .memory()
+                    .ledger
+                    .end_begins(self.generation, subtask, rows);
             }
         }
         self.at(EngineStep::Closing, None).await;
         let (site, engine, parallelism) = (&self.site, &self.engine, self.parallelism);
-        let pending = self.current.filter(|_| self.is_pending);
+        let (generation, pending) = (self.generation, self.current.filter(|_| self.is_pending));
         let closes = (0..)
             .zip(&mut self.operators)
             .map(|(subtask, operator)| async move {
                 operator.on_close(CloseReason::from(reason)).await?;
                 if ends {
                     site.world.end_is_over(site.index, subtask);
-                    engine.memory().ledger.end_is_visible(site.index, subtask);
+                    engine.memory().ledger.end_is_visible(generation, subtask);
                     if let Some(id) = pending {
                         engine.share_is_visible(id, subtask, parallelism);
                     }
