@@ -243,6 +243,8 @@ fn over_tcp(
         .enable_all()
         .build()?;
     let seconds = runtime.block_on(send(&format!("http://{address}"), requests, count, &usage))?;
+    // The client's connection ends with its runtime, and the server waits for it.
+    drop(runtime);
     stop.send(()).map_err(|()| "the server is gone")?;
     server.join().map_err(|_| "the server panicked")??;
     Ok(requests.1.encoded_len() as f64 * count as f64 / seconds / 1e9)

@@ -100,6 +100,12 @@ impl<'a> Supervisor<'a> {
                 }
                 Some(Last::Stopped(_)) => {}
                 Some(Last::Finished(_)) => return Outcome::Complete,
+                // A zombie that had not taken the state before is now the newest host.
+                Some(Last::Failed { superseded: true, .. }) => {
+                    if let Some(outcome) = self.until_zombies_end().await {
+                        return outcome;
+                    }
+                }
                 Some(Last::Failed {
                     error,
                     restart_may_help,
@@ -113,6 +119,22 @@ impl<'a> Supervisor<'a> {
             }
             sleep(RESTART).await;
         }
+    }
+
+    /// Until one of those that are left has ended well; `None` if none has.
+    async fn until_zombies_end(&mut self) -> Option<Outcome> {
+        while let Some((_, ended)) = self.next_end().await {
+            match ended {
+                Last::Finished(_) => return Some(Outcome::Complete),
+                Last::Failed {
+                    error,
+                    restart_may_help: false,
+                    superseded: false,
+                } => return Some(Outcome::Failed { error }),
+                Last::Stopped(_) | Last::Failed { .. } => {}
+            }
+        }
+        None
     }
 
     /// Lets zombies end, drops whoever is left.

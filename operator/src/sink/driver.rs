@@ -115,8 +115,6 @@ pub(super) struct Driver {
     next_batch: u64,
     connections: BTreeMap<Generation, Connection>,
     mutation: Mutation,
-    /// Empty, but for [`Mutant::QueuePositionAcrossConnections`].
-    unanswered_before: VecDeque<RequestNumber>,
     answers: SelectAll<BoxStream<'static, (Generation, AppendEvent)>>,
     calls: JoinSet<Done>,
     flushes_waiting: VecDeque<(FlushId, StreamName, i64)>,
@@ -154,7 +152,6 @@ impl Driver {
             next_batch: 0,
             connections: BTreeMap::new(),
             mutation: environment.mutation,
-            unanswered_before: VecDeque::new(),
             answers: SelectAll::new(),
             calls: JoinSet::new(),
             flushes_waiting: VecDeque::new(),
@@ -308,6 +305,7 @@ impl Driver {
     fn answer(&mut self, connection: Generation, event: AppendEvent) -> Result<(), SinkError> {
         let input = match event {
             AppendEvent::Answer(answer) => {
+                let connection = self.counted_on(connection);
                 let Some(open) = self.connections.get_mut(&connection) else {
                     return Ok(());
                 };
@@ -351,6 +349,15 @@ impl Driver {
         Ok(())
     }
 
+    /// The connection whose requests an answer is counted on: its own.
+    fn counted_on(&self, connection: Generation) -> Generation {
+        let newest = self.connections.last_key_value().map(|(newest, _)| *newest);
+        match newest {
+            Some(newest) if self.mutation.is(Mutant::QueuePositionAcrossConnections) => newest,
+            _ => connection,
+        }
+    }
+
     /// Ends a call that may still owe answers.
     fn give_up(&mut self, connection: Generation) {
         if let Some(open) = self.connections.get(&connection) {
@@ -360,10 +367,9 @@ impl Driver {
     }
 
     fn drop_connection(&mut self, connection: Generation) {
-        if let Some(open) = self.connections.remove(&connection) {
-            if self.mutation.is(Mutant::QueuePositionAcrossConnections) {
-                self.unanswered_before = open.unanswered;
-            }
+        if let Some(open) = self.connections.remove(&connection)
+            && !self.mutation.is(Mutant::QueuePositionAcrossConnections)
+        {
             open.abort.abort();
         }
     }
@@ -437,7 +443,7 @@ impl Driver {
         self.answers.push(events);
         let connection = Connection {
             sender: opened.sender,
-            unanswered: std::mem::take(&mut self.unanswered_before),
+            unanswered: VecDeque::new(),
             acknowledged: false,
             abort,
         };

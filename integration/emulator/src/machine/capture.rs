@@ -72,6 +72,11 @@ pub(super) fn sort(
     switches: &Switches,
     now: Millis,
 ) -> Result<(Taken, RowMode), Refusal> {
+    let before = before.filter(|_| switches.keeps(Behaviour::OneModePerConnection));
+    if decoded.change_types.is_none() && decoded.sequence_numbers.is_none() && before != Some(RowMode::Upsert)
+    {
+        return inserted(decoded, table, target, switches, now);
+    }
     let kinds = kinds(decoded);
     let on_default = target.default || !switches.keeps(Behaviour::ChangesOnDefaultStreamOnly);
     let first = if on_default && kinds.iter().any(|kind| matches!(kind, Some("UPSERT" | "DELETE"))) {
@@ -79,9 +84,7 @@ pub(super) fn sort(
     } else {
         RowMode::Insert
     };
-    let mode = before
-        .filter(|_| switches.keeps(Behaviour::OneModePerConnection))
-        .unwrap_or(first);
+    let mode = before.unwrap_or(first);
     if first == RowMode::Upsert {
         check_table(table, target, switches)?;
     }
@@ -109,6 +112,27 @@ pub(super) fn sort(
     };
     let taken = taken.map_err(|error| Refusal::new(Code::Internal, error.to_string()))?;
     Ok((taken, mode))
+}
+
+/// Rows that say nothing of changes; most do not, so that nothing is asked of each.
+fn inserted(
+    decoded: &Decoded,
+    table: &Table,
+    target: &Target,
+    switches: &Switches,
+    now: Millis,
+) -> Result<(Taken, RowMode), Refusal> {
+    let mut errors = RowErrors::default();
+    required(&decoded.rows, &table.schema, |_| true, &mut errors);
+    if switches.keeps(Behaviour::PartitionsBounded) {
+        partition::check(&decoded.rows, table, now, &mut errors);
+    }
+    if !errors.is_empty() {
+        return Err(errors.refused(switches, &target.name));
+    }
+    let rows = conform(&decoded.rows, &table.schema)
+        .map_err(|error| Refusal::new(Code::Internal, error.to_string()))?;
+    Ok((Taken::Rows(rows), RowMode::Insert))
 }
 
 /// What each row says it is.

@@ -190,6 +190,11 @@ impl Checks {
 
     /// A STRING(max), counted in code points.
     pub(crate) fn string(self, max: Option<i64>, text: &str) -> Result<(), Bad> {
+        // No text has more characters than bytes.
+        let short = max.is_some_and(|max| i64::try_from(text.len()).is_ok_and(|length| length <= max));
+        if short {
+            return Ok(());
+        }
         self.length("STRING", max, || text.chars().count())
     }
 
@@ -304,9 +309,12 @@ impl Numeric {
     /// Half away from zero, as BigQuery rounds into NUMERIC(P, S). UNCONFIRMED for the Write API.
     fn round(&self, value: i128) -> i128 {
         let step = self.step;
+        if step == 1 {
+            return value;
+        }
         let rest = value % step;
         let down = value - rest;
-        if rest.unsigned_abs() * 2 >= step.unsigned_abs() && step > 1 {
+        if rest.unsigned_abs() * 2 >= step.unsigned_abs() {
             down.saturating_add(step * rest.signum())
         } else {
             down
