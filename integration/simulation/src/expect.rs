@@ -1,11 +1,12 @@
 //! How a run may end, by what went wrong in it.
 
-use bigquery_write_emulator::faults::FaultAction;
+use bigquery_write_emulator::faults::{FaultAction, FaultReport, FaultRule, Rpc};
 use bigquery_write_emulator::machine::Code;
 
 use crate::engine::Engine;
 use crate::oracle::{Checkpoints, Expected};
-use crate::scenario::{Scenario, StoreFault, StoreFaultKind};
+use crate::point::{Hit, Point, StepKind};
+use crate::scenario::{End, Scenario, StoreFault, StoreFaultKind};
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,11 +29,15 @@ pub(crate) fn expected(
     checkpoints: &Checkpoints,
     engine: Option<&Engine>,
 ) -> Result<Expected, String> {
-    let actions = || scenario.faults.rules.iter().map(|rule| &rule.action);
+    let rules = || scenario.faults.rules.iter();
+    let actions = || rules().map(|rule| &rule.action);
     let recreated = actions().any(|action| matches!(action, FaultAction::RecreateTable {}));
     if let Outcome::Failed { error } = outcome {
         let torn = |fault: &StoreFault| matches!(fault.kind, StoreFaultKind::Torn | StoreFaultKind::Rot);
-        if !recreated && !scenario.store_faults.iter().any(torn) && !actions().any(may_end_the_job) {
+        if !recreated
+            && !scenario.store_faults.iter().any(torn)
+            && !rules().any(|rule| may_end_the_job(rule, scenario))
+        {
             return Err(format!("P11: the run ended with an error: {error}"));
         }
     }
@@ -73,11 +78,55 @@ fn counted(engine: &Engine, outcome: &Outcome, whole: bool) -> Result<Expected, 
     Ok(Expected::Counted { counts, whole })
 }
 
-/// Faults that no retry and no restart mends, so that a loud end is right.
-fn may_end_the_job(action: &FaultAction) -> bool {
+/// P11: how often the host of these processes restarted, and that nothing asked for so many restarts.
+pub(crate) fn restarts(scenario: &Scenario, faults: &[FaultReport], hits: &[Vec<Hit>]) -> Result<(), String> {
+    let restored = |hit: &&Hit| hit.point == Point::Step(StepKind::Restored);
+    let restarts: usize = hits
+        .iter()
+        .map(|hits| hits.iter().filter(restored).count().saturating_sub(1))
+        .sum();
+    let asked: u64 = faults
+        .iter()
+        .filter(|fault| may_restart(&fault.rule.action))
+        .map(|fault| fault.fired)
+        .sum();
+    // A zombie comes back to connections and answers that are no more.
+    let zombies = scenario
+        .incarnations
+        .iter()
+        .filter(|incarnation| matches!(incarnation.end, End::Zombie { .. }))
+        .count();
+    let most = asked as usize + scenario.store_faults.len() + 2 * zombies;
+    if restarts > most {
+        return Err(format!(
+            "P11: {restarts} restarts, and what happened asks for {most} at most"
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a restart can be the answer. To all else the sink has one of its own.
+fn may_restart(action: &FaultAction) -> bool {
     match action {
-        // Rows that do not fit (`row_errors = 'fail'`); a commit that cannot be proven any more (invariant 11).
-        FaultAction::RowErrors { .. } | FaultAction::ExpireStream {} => true,
+        FaultAction::Refuse { code, in_band, .. } => is_permanent(*code) && !in_band,
+        FaultAction::RecreateTable {}
+        | FaultAction::ExpireStream {}
+        | FaultAction::Stall { .. }
+        | FaultAction::RowErrors { .. }
+        | FaultAction::ApplyLate { .. } => true,
+        _ => false,
+    }
+}
+
+/// Faults that no retry and no restart mends, so that a loud end is right.
+fn may_end_the_job(rule: &FaultRule, scenario: &Scenario) -> bool {
+    match &rule.action {
+        // Rows that do not fit (`row_errors = 'fail'`).
+        FaultAction::RowErrors { .. } => true,
+        // A commit that cannot be proven any more (invariant 11). With an append it goes only if a commit can be under way then.
+        FaultAction::ExpireStream {} => {
+            rule.rpc == Rpc::FlushRows || scenario.workload.latency_ms > 0 || scenario.engine.is_some()
+        }
         FaultAction::Refuse { code, .. } | FaultAction::LoseAnswer { code } => is_permanent(*code),
         FaultAction::End { code: Some(code), .. } | FaultAction::ApplyLate { code: Some(code), .. } => {
             is_permanent(*code)

@@ -129,6 +129,9 @@ async fn simulate(scenario: &Scenario) -> Report {
             }
         }
     }
+    if let Err(violation) = expect::restarts(scenario, &handle.faults(), &world.hits()) {
+        world.violation(violation);
+    }
     check_leaks(&world, tasks).await;
     server.abort();
     world.close();

@@ -50,6 +50,8 @@ fn batch(mutant: Mutant) -> Vec<Scenario> {
         Mutant::ForgetRestoredListAtEnd => barrier_plans().into_iter().map(|(_, plan)| plan).collect(),
         Mutant::NoEpochClaim => zombies(&one, 400),
         Mutant::AppendInCloseAfterSnapshot => call_faults(&two),
+        // A stream expires that owes rows, and no commit is under way.
+        Mutant::LeaveGoneStreamThatOwesRows => call_faults(&one),
         Mutant::NewestStateThoughNotComplete | Mutant::NextCompleteBeforeCommit => crashes(&one),
         _ => call_faults(&latent),
     };
