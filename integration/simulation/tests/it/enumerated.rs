@@ -28,6 +28,19 @@ fn rescaled(before: u32, after: u32) -> Scenario {
     }
 }
 
+fn sparse() -> Scenario {
+    let mut scenario = Scenario::calm(1);
+    scenario.workload.checkpoint_ms = 350;
+    scenario.workload.rows = 60;
+    scenario
+}
+
+fn latent() -> Scenario {
+    let mut scenario = sparse();
+    scenario.workload.latency_ms = 150;
+    scenario
+}
+
 /// Runs a batch whole.
 pub(super) fn all(total: &mut Tally, what: &str, scenarios: &[Scenario]) {
     let began = Instant::now();
@@ -75,23 +88,33 @@ fn every_point_every_fault_every_pair() {
     );
     all(
         &mut total,
+        "the same with several requests to a checkpoint",
+        &call_faults(&sparse()),
+    );
+    all(
+        &mut total,
+        "the same with requests under way behind each",
+        &call_faults(&latent()),
+    );
+    all(
+        &mut total,
         "every operation of the store and what can happen to it",
         &stores,
     );
     all(
         &mut total,
-        "a kill in the recovery from every kill, each 37th",
-        &crashes_in_recovery(&kills, 37),
+        "a kill in the recovery from every kill, each 61st",
+        &crashes_in_recovery(&kills, 61),
     );
     all(
         &mut total,
-        "a kill besides a fault of a call, each 41st",
-        &with_crashes(&calls, 41),
+        "a kill besides a fault of a call, each 67th",
+        &with_crashes(&calls, 67),
     );
     all(
         &mut total,
-        "a kill besides a fault of the store, each 41st",
-        &with_crashes(&stores, 41),
+        "a kill besides a fault of the store, each 67th",
+        &with_crashes(&stores, 67),
     );
     let seeds: Vec<_> = (0..400).map(seed::scenario).collect();
     all(&mut total, "seeds with three faults and more", &seeds);
