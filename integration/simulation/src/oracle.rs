@@ -16,7 +16,7 @@ use crate::world::short;
 /// What the store said is complete, ever.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Checkpoints {
-    known: BTreeSet<(u64, u64)>,
+    known: BTreeMap<(u64, u64), Held>,
     committed: BTreeSet<(u64, u64)>,
     /// Exclusive end of what complete checkpoints cover, by stream.
     covered: BTreeMap<String, u64>,
@@ -24,6 +24,14 @@ pub(crate) struct Checkpoints {
     confirmed_rows: u64,
     /// The newest complete one: parallelism, and whether it is confirmed.
     pub(crate) newest: Option<Newest>,
+}
+
+/// What a complete checkpoint held when it was seen first.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    parallelism: u32,
+    input_ended: bool,
+    rows_committed: u64,
 }
 
 /// The newest complete checkpoint.
@@ -57,30 +65,33 @@ impl Checkpoints {
         let mut said = Vec::new();
         for info in listed.iter().filter(|info| info.complete) {
             let id = (info.lineage, info.epoch.0);
-            let manifest = match &info.manifest {
-                Ok(manifest) => manifest,
-                Err(error) => {
-                    // A torn write of a claim's manifest would be one; the host must refuse it.
-                    said.push((false, format!("checkpoint {id:?} cannot be read: {error}")));
-                    continue;
+            match &info.manifest {
+                // Torn, or gone bad: the host must refuse it. What it held is known from before.
+                Err(error) => said.push((false, format!("checkpoint {id:?} cannot be read: {error}"))),
+                Ok(manifest) if !self.known.contains_key(&id) => {
+                    let held = Held {
+                        parallelism: manifest.parallelism,
+                        input_ended: manifest.input_ended,
+                        rows_committed: manifest.rows_committed,
+                    };
+                    self.known.insert(id, held);
+                    let parts = manifest.subtasks.iter();
+                    said.extend(self.complete(id, parts.map(|part| (&part.state[..], &part.commit[..]))));
                 }
-            };
-            if self.known.insert(id) {
-                let parts = manifest.subtasks.iter();
-                said.extend(self.complete(id, parts.map(|part| (&part.state[..], &part.commit[..]))));
+                Ok(_) => {}
             }
-            if info.committed && self.committed.insert(id) {
-                self.confirmed_rows = manifest.rows_committed;
+            if let Some(held) = self.known.get(&id)
+                && info.committed
+                && self.committed.insert(id)
+            {
+                self.confirmed_rows = held.rows_committed;
                 said.push((false, format!("checkpoint {id:?} is confirmed")));
             }
         }
-        self.newest = listed.iter().rev().find(|info| info.complete).and_then(|info| {
-            let manifest = info.manifest.as_ref().ok()?;
-            Some(Newest {
-                parallelism: manifest.parallelism,
-                committed: info.committed,
-                input_ended: manifest.input_ended,
-            })
+        self.newest = self.known.last_key_value().map(|(id, held)| Newest {
+            parallelism: held.parallelism,
+            committed: self.committed.contains(id),
+            input_ended: held.input_ended,
         });
         said
     }

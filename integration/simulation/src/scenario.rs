@@ -109,7 +109,7 @@ pub enum StoreFaultKind {
     Late,
     /// The first half of the bytes is written, and an error said.
     Torn,
-    /// Other bytes are written, and nothing is said.
+    /// It is done; fifty milliseconds later the bytes are others, and nobody says so.
     Rot,
     /// It is done after ten seconds.
     Slow,

@@ -23,6 +23,9 @@ use crate::scenario::{StoreFault, StoreFaultKind};
 /// How long an operation takes. Not nothing: empty checkpoints back to back would keep the clock from ever moving.
 const ROUND_TRIP: Duration = Duration::from_millis(1);
 
+/// How long bytes stay sound that will not.
+const ROTTEN_AFTER: Duration = Duration::from_millis(50);
+
 /// How long something takes that comes late.
 const LATE: Duration = Duration::from_secs(10);
 
@@ -123,6 +126,25 @@ impl Reached {
         self.site.door.pass().await;
     }
 
+    /// The bytes go bad a while after they were written.
+    fn rot(&self, path: &Path, bytes: bytes::Bytes) {
+        let (objects, path) = (self.objects.inner.clone(), path.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(ROTTEN_AFTER).await;
+            let mut bytes = bytes.to_vec();
+            if let Some(last) = bytes.last_mut() {
+                *last ^= 1;
+            }
+            // It may have been deleted meanwhile.
+            if objects.get_opts(&path, GetOptions::default()).await.is_ok() {
+                objects
+                    .put_opts(&path, bytes.into(), PutOptions::default())
+                    .await
+                    .ok();
+            }
+        });
+    }
+
     /// A claim makes a checkpoint complete, a marker confirms its commit.
     async fn put(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         let put = self.objects.inner.put_opts(path, payload, options).await;
@@ -157,10 +179,8 @@ impl ObjectStore for Reached {
                 self.put(path, half.into(), options).await.and(Err(lost()))
             }
             Some(StoreFaultKind::Rot) => {
-                let mut bytes = bytes::Bytes::from(payload).to_vec();
-                if let Some(last) = bytes.last_mut() {
-                    *last ^= 1;
-                }
+                let bytes = bytes::Bytes::from(payload);
+                self.rot(path, bytes.clone());
                 self.put(path, bytes.into(), options).await
             }
             Some(StoreFaultKind::Slow) => {

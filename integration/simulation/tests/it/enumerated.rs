@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bigquery_sink_simulation::enumerate::{
-    call_faults, crashes, crashes_in_recovery, store_faults, with_crashes, zombies,
+    call_faults, crashes, crashes_in_recovery, crashes_of, store_faults, with_crashes, zombies_of,
 };
 use bigquery_sink_simulation::{
     Host, Incarnation, Outcome, Point, Predicate, Scenario, Tally, run, run_all, seed,
@@ -63,15 +63,22 @@ pub(super) fn all(total: &mut Tally, what: &str, scenarios: &[Scenario]) {
 fn every_point_every_fault_every_pair() {
     let began = Instant::now();
     let mut total = Tally::default();
-    for (before, after) in [(1, 1), (2, 2), (1, 3), (3, 1)] {
+    for (before, after, step) in [(1, 1, 1), (2, 2, 1), (1, 3, 1), (3, 1, 3)] {
         let calm = rescaled(before, after);
-        let name = format!("{before} to {after} subtasks");
-        let kills = crashes(&calm);
-        all(&mut total, &format!("a kill at every point, {name}"), &kills);
+        let which = if step == 1 {
+            "every point".to_owned()
+        } else {
+            format!("every {step}rd point")
+        };
         all(
             &mut total,
-            &format!("a zombie at every point, {name}"),
-            &zombies(&calm, 5_000),
+            &format!("a kill at {which}, {before} to {after} subtasks"),
+            &crashes_of(&calm, 0, 0, step),
+        );
+        all(
+            &mut total,
+            &format!("a zombie at {which}, {before} to {after} subtasks"),
+            &zombies_of(&calm, 0, step, 5_000),
         );
     }
     let calm = Scenario::calm(1);
