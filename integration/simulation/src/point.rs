@@ -158,7 +158,11 @@ impl Point {
     pub fn host(self) -> Option<Host> {
         match self {
             Self::Step(_) | Self::Store(..) => Some(Host::Embedded),
-            Self::Engine(_) => Some(Host::Engine),
+            // Only the engine ends its data without a last checkpoint.
+            Self::Engine(_)
+            | Self::Command(Moment::Before(CommandKind::Closed) | Moment::After(CommandKind::Closed)) => {
+                Some(Host::Engine)
+            }
             Self::Command(_) | Self::Applied(_) => None,
         }
     }
