@@ -151,12 +151,15 @@ async fn check_token(State(api): State<Api>, headers: HeaderMap, request: Reques
     ApiError::new(401, "authError", text).into_response()
 }
 
-/// A JSON object as an answer, with a field `rows` that is encoded already.
+/// A JSON object as an answer, with a field `rows` that is encoded already. As in BigQuery there is none without rows:
+/// Google's Python client takes an answer that has the field for the first page, and one without a page token for the last.
 fn with_rows(head: &Value, rows: &str) -> Response {
     let mut body = head.to_string();
-    body.truncate(body.len() - 1);
-    body.push_str(",\"rows\":");
-    body.push_str(rows);
-    body.push('}');
+    if rows != "[]" {
+        body.truncate(body.len() - 1);
+        body.push_str(",\"rows\":");
+        body.push_str(rows);
+        body.push('}');
+    }
     ([(header::CONTENT_TYPE, "application/json; charset=UTF-8")], body).into_response()
 }

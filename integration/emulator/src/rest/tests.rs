@@ -313,7 +313,7 @@ async fn a_query_answers_at_once_and_its_job_pages_through_the_rest() {
     let none = world
         .get(&format!("queries/{id}?maxResults=0&timeoutMs=10000&location=US"))
         .await;
-    assert_eq!((&none["rows"], none.get("pageToken")), (&json!([]), None));
+    assert_eq!((none.get("rows"), none.get("pageToken")), (None, None));
     // A token is good for what it was given for.
     let wrong = error(
         400,
@@ -362,7 +362,7 @@ async fn pages_of_a_list_lose_nothing_when_entries_come_and_go_between_them() {
     let all = world.get("datasets/d/tables?maxResults=0").await;
     assert_eq!((ids(&all).len(), all.get("nextPageToken")), (3, None));
     let page = world.get("datasets/d/tables/t/data?maxResults=0").await;
-    assert_eq!((&page["rows"], page.get("pageToken")), (&json!([]), None));
+    assert_eq!((page.get("rows"), page.get("pageToken")), (None, None));
 }
 
 #[tokio::test]
