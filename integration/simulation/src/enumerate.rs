@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use bigquery_write_emulator::faults::{Delivered, FaultAction, FaultPlan, FaultRule, Occurrence, Rpc};
+use bigquery_write_emulator::faults::{Delivered, FaultAction, FaultRule, Occurrence, Rpc};
 use bigquery_write_emulator::machine::Code;
 
 pub use crate::engine::plans::barrier_plans;
@@ -280,17 +280,6 @@ pub fn rule(rpc: Rpc, nth: u64, action: FaultAction) -> FaultRule {
         },
         action,
     }
-}
-
-/// A plan of one rule for every call of a kind for so many times.
-#[must_use]
-pub fn repeated(rpc: Rpc, times: u64, action: FaultAction) -> FaultPlan {
-    let mut rule = rule(rpc, 1, action);
-    rule.occurrence = Occurrence {
-        times: Some(times),
-        ..Occurrence::default()
-    };
-    FaultPlan { rules: vec![rule] }
 }
 
 fn with_end(calm: &Scenario, end: End) -> Scenario {
