@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZero;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -64,31 +65,39 @@ pub fn run_all(scenarios: &[Scenario]) -> Tally {
 /// If a run panics outside the simulated processes.
 #[must_use]
 pub fn run_until(scenarios: &[Scenario], enough: impl Fn(&Tally) -> bool + Sync) -> Tally {
-    let next = AtomicUsize::new(0);
     let tally = Mutex::new(Tally::default());
+    on_all_cores(scenarios, |index, scenario| {
+        let report = run(scenario);
+        let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+        tally.add(index, scenario, report);
+        if enough(&tally) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    let mut tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    tally.broken.sort_by_key(|broken| broken.index);
+    tally
+}
+
+/// Does `act` to each of these, some at a time; none is begun after a break.
+pub(crate) fn on_all_cores<T: Sync>(of: &[T], act: impl Fn(usize, &T) -> ControlFlow<()> + Sync) {
+    let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(scenario) = scenarios.get(index) else {
-                        return;
-                    };
-                    let report = run(scenario);
-                    let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
-                    tally.add(index, scenario, report);
-                    if enough(&tally) {
-                        next.store(scenarios.len(), Ordering::Relaxed);
-                        return;
+                    let Some(one) = of.get(index) else { return };
+                    if act(index, one).is_break() {
+                        next.store(of.len(), Ordering::Relaxed);
                     }
                 }
             });
         }
     });
-    let mut tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
-    tally.broken.sort_by_key(|broken| broken.index);
-    tally
 }
 
 impl Tally {

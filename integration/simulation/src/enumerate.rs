@@ -1,13 +1,13 @@
 //! Every run of a kind, from what a run that nothing disturbs comes by: each is listed, none is drawn.
 
 use std::collections::BTreeMap;
-use std::num::NonZero;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
 use bigquery_write_emulator::faults::{Delivered, FaultAction, FaultRule, Occurrence, Rpc};
 use bigquery_write_emulator::machine::Code;
 
+use crate::batch::on_all_cores;
 pub use crate::engine::plans::barrier_plans;
 use crate::point::{Called, Hit, Point, When};
 use crate::run::run;
@@ -131,22 +131,13 @@ pub fn with_crashes(faulty: &[Scenario], step: usize) -> Vec<Scenario> {
 /// If a run panics outside the simulated processes.
 #[must_use]
 pub fn each<T: Sync>(of: &[T], expand: impl Fn(usize, &T) -> Vec<Scenario> + Sync) -> Vec<Scenario> {
-    let next = AtomicUsize::new(0);
     let made = Mutex::new(BTreeMap::new());
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(one) = of.get(index) else { return };
-                    let scenarios = expand(index, one);
-                    made.lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .insert(index, scenarios);
-                }
-            });
-        }
+    on_all_cores(of, |index, one| {
+        let scenarios = expand(index, one);
+        made.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(index, scenarios);
+        ControlFlow::Continue(())
     });
     let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
     made.into_values().flatten().collect()

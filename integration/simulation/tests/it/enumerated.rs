@@ -53,6 +53,7 @@ pub(super) fn all(total: &mut Tally, what: &str, scenarios: &[Scenario]) {
         tally.idle,
         began.elapsed().as_secs_f64()
     ));
+    assert_eq!(tally.runs, scenarios.len(), "{what}");
     if let Some(complaint) = tally.complaint() {
         panic!("{what}: {complaint}");
     }
