@@ -6,7 +6,8 @@ use arrow_ipc::MetadataVersion;
 use arrow_ipc::writer::{DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteOptions, write_message};
 use arrow_schema::{ArrowError, DataType, Schema};
 use bytes::Bytes;
-use thiserror::Error;
+
+use super::EncodeError;
 
 /// Padding of buffers; the least the format allows, and what pyarrow and Java send.
 const ALIGNMENT: usize = 8;
@@ -16,17 +17,6 @@ const HEADER: usize = 192;
 
 /// Bytes of the header per array, and again per buffer.
 const DESCRIPTOR: usize = 16;
-
-/// Why a batch was not encoded.
-#[derive(Debug, Error)]
-pub enum EncodeError {
-    /// The batch is not one of the encoder's converted ones.
-    #[error("the batch is not under the writer schema; convert it first")]
-    Schema,
-    /// Arrow cannot write it.
-    #[error("the batch cannot be written as an IPC message: {0}")]
-    Arrow(#[from] ArrowError),
-}
 
 /// One encapsulated Schema message.
 pub(super) fn schema_message(schema: &Schema) -> Bytes {

@@ -1,11 +1,13 @@
-//! Rows of a pipeline (Arrow batches) on their way into `arrow_rows`: columns checked once, values checked and converted per
-//! batch, one bare IPC message per request (write-api.md 5.5).
+//! Rows of a pipeline (Arrow batches) on their way into `arrow_rows` or `proto_rows`: columns checked once, values checked and
+//! converted per batch, then written in the format asked for ([`Wire`]; write-api.md 5).
 
 mod convert;
 mod create;
+mod format;
 mod ipc;
 mod plan;
 mod problem;
+mod protobuf;
 mod refusal;
 mod types;
 mod values;
@@ -17,8 +19,10 @@ use std::sync::Arc;
 use thiserror::Error;
 
 pub use create::table_schema_for;
-pub use ipc::{EncodeError, batch_bytes};
+pub use format::{EncodeError, EncodedRows, Format, MeasuredRows, Wire, WriterSchema};
+pub use ipc::batch_bytes;
 pub use problem::{ColumnProblem, ColumnProblemKind};
+pub use protobuf::ProtoBatch;
 pub use refusal::{RowError, RowErrors, RowReason};
 
 use crate::wire::TableSchema;

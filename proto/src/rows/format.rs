@@ -1,0 +1,297 @@
+//! Rows in the format they travel in: what a connection is told of them, how large they are, and their bytes.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::{ArrowError, DataType, SchemaRef};
+use arrow_select::concat::concat_batches;
+use bytes::Bytes;
+use thiserror::Error;
+
+use super::protobuf::{Messages, ProtoBatch};
+use super::{RowEncoder, batch_bytes, ipc};
+use crate::wire::append_rows_request::{ArrowData, ProtoData, Rows};
+use crate::wire::{ArrowRecordBatch, ArrowSchema, ProtoRows, ProtoSchema, TableSchema};
+
+/// How rows travel (`write.format`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// One Arrow record batch for each request.
+    Arrow,
+    /// One protobuf message for each row.
+    Proto,
+}
+
+/// Writes one table's converted rows in one format.
+#[derive(Debug)]
+pub struct Wire {
+    schema: SchemaRef,
+    inner: Inner,
+}
+
+#[derive(Debug)]
+enum Inner {
+    Arrow {
+        /// Bytes of a message without rows.
+        empty: usize,
+        writer_schema: Bytes,
+    },
+    Proto(Messages),
+}
+
+/// What the first request of a connection says of the rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriterSchema {
+    /// One encapsulated IPC Schema message.
+    Arrow(Bytes),
+    /// One serialized `DescriptorProto`.
+    Proto(Bytes),
+}
+
+/// Converted rows whose size in a request is known.
+#[derive(Clone, Debug)]
+pub struct MeasuredRows {
+    batch: RecordBatch,
+    sizes: Sizes,
+}
+
+#[derive(Clone, Debug)]
+enum Sizes {
+    Arrow {
+        /// Bytes of a message without rows.
+        empty: usize,
+        /// Bytes of these rows' message beyond that.
+        bytes: usize,
+    },
+    /// Bytes of the first row, the first two rows, and so on, of the batch these rows are cut from; and which of its rows they are.
+    Proto {
+        ends: Arc<[usize]>,
+        from: usize,
+        to: usize,
+    },
+}
+
+/// The rows of one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EncodedRows {
+    /// One encapsulated IPC RecordBatch message: no schema, no compression, no end of stream.
+    Arrow(Bytes),
+    /// A message for each row.
+    Proto(ProtoBatch),
+}
+
+/// Why a batch was not encoded.
+#[derive(Debug, Error)]
+pub enum EncodeError {
+    /// The batch is not one of the encoder's converted ones.
+    #[error("the batch is not under the writer schema; convert it first")]
+    Schema,
+    /// Arrow cannot write it.
+    #[error("the batch cannot be written as an IPC message: {0}")]
+    Arrow(#[from] ArrowError),
+    /// The wire schema has a type that is not written as protobuf.
+    #[error("column {column} has the type {data_type}, which has no protobuf type")]
+    Type {
+        /// The column.
+        column: String,
+        /// Its type in the wire schema.
+        data_type: DataType,
+    },
+}
+
+impl Wire {
+    /// For the rows of an encoder for that table.
+    ///
+    /// # Errors
+    /// [`EncodeError::Type`].
+    pub fn new(format: Format, encoder: &RowEncoder, table: &TableSchema) -> Result<Self, EncodeError> {
+        let schema = SchemaRef::clone(encoder.wire_schema());
+        let inner = match format {
+            Format::Arrow => Inner::Arrow {
+                empty: batch_bytes(&RecordBatch::new_empty(SchemaRef::clone(&schema))),
+                writer_schema: ipc::schema_message(&schema),
+            },
+            Format::Proto => Inner::Proto(Messages::new(&schema, table)?),
+        };
+        Ok(Self { schema, inner })
+    }
+
+    /// What the first request of a connection says of the rows.
+    #[must_use]
+    pub fn writer_schema(&self) -> WriterSchema {
+        match &self.inner {
+            Inner::Arrow { writer_schema, .. } => WriterSchema::Arrow(writer_schema.clone()),
+            Inner::Proto(messages) => WriterSchema::Proto(messages.descriptor().clone()),
+        }
+    }
+
+    /// Bytes that a request's rows take besides the rows themselves.
+    #[must_use]
+    pub fn overhead(&self) -> usize {
+        match &self.inner {
+            Inner::Arrow { empty, .. } => *empty,
+            Inner::Proto(_) => 0,
+        }
+    }
+
+    /// Measures converted rows.
+    ///
+    /// # Errors
+    /// [`EncodeError::Schema`].
+    pub fn measure(&self, batch: RecordBatch) -> Result<MeasuredRows, EncodeError> {
+        if !Arc::ptr_eq(batch.schema_ref(), &self.schema) && batch.schema_ref() != &self.schema {
+            return Err(EncodeError::Schema);
+        }
+        let sizes = match &self.inner {
+            Inner::Arrow { empty, .. } => Sizes::arrow(&batch, *empty),
+            Inner::Proto(messages) => Sizes::Proto {
+                ends: messages.measure(&batch),
+                from: 0,
+                to: batch.num_rows(),
+            },
+        };
+        Ok(MeasuredRows { batch, sizes })
+    }
+
+    /// Makes one of several, in their order.
+    ///
+    /// # Errors
+    /// [`EncodeError::Arrow`]: a column of all of them ends beyond 2 GiB.
+    pub fn join(&self, rows: &[MeasuredRows]) -> Result<MeasuredRows, EncodeError> {
+        self.measure(concat_batches(&self.schema, rows.iter().map(|rows| &rows.batch))?)
+    }
+
+    /// Writes rows for one request, in their order.
+    ///
+    /// # Errors
+    /// [`EncodeError::Arrow`]: one message cannot hold them.
+    pub fn encode(&self, rows: &[MeasuredRows]) -> Result<EncodedRows, EncodeError> {
+        let batches = rows.iter().map(|rows| &rows.batch);
+        Ok(match &self.inner {
+            Inner::Arrow { .. } => EncodedRows::Arrow(match rows {
+                [single] => ipc::batch_message(&single.batch)?,
+                _ => ipc::batch_message(&concat_batches(&self.schema, batches)?)?,
+            }),
+            Inner::Proto(messages) => EncodedRows::Proto(messages.write(batches)),
+        })
+    }
+}
+
+impl WriterSchema {
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &Bytes {
+        match self {
+            Self::Arrow(bytes) | Self::Proto(bytes) => bytes,
+        }
+    }
+}
+
+impl MeasuredRows {
+    /// Number of rows.
+    #[must_use]
+    pub fn num_rows(&self) -> usize {
+        self.batch.num_rows()
+    }
+
+    /// Bytes that the rows take in a request, without [`Wire::overhead`]. Exact for protobuf; for Arrow a little more at most.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match &self.sizes {
+            Sizes::Arrow { bytes, .. } => *bytes,
+            Sizes::Proto { ends, from, to } => end(ends, *to) - end(ends, *from),
+        }
+    }
+
+    /// How many of the first rows take at most `room` bytes. Rows differ in size, so it is not guessed.
+    #[must_use]
+    pub fn fitting(&self, room: usize) -> usize {
+        match &self.sizes {
+            Sizes::Arrow { empty, bytes } => {
+                if *bytes <= room {
+                    return self.num_rows();
+                }
+                let (mut fits, mut too_many) = (0, self.num_rows());
+                while too_many - fits > 1 {
+                    let middle = usize::midpoint(fits, too_many);
+                    if batch_bytes(&self.batch.slice(0, middle)) <= room + empty {
+                        fits = middle;
+                    } else {
+                        too_many = middle;
+                    }
+                }
+                fits
+            }
+            Sizes::Proto { ends, from, to } => {
+                let room = end(ends, *from) + room;
+                ends[*from..*to].partition_point(|&end| end <= room)
+            }
+        }
+    }
+
+    /// Cuts the rows in two: the first `rows`, at most all of them, and the others. Nothing is copied.
+    #[must_use]
+    pub fn split_at(&self, rows: usize) -> (Self, Self) {
+        let cut = |at: usize, len: usize| {
+            let batch = self.batch.slice(at, len);
+            let sizes = match &self.sizes {
+                Sizes::Arrow { empty, .. } => Sizes::arrow(&batch, *empty),
+                Sizes::Proto { ends, from, .. } => Sizes::Proto {
+                    ends: Arc::clone(ends),
+                    from: from + at,
+                    to: from + at + len,
+                },
+            };
+            Self { batch, sizes }
+        };
+        let rows = rows.min(self.num_rows());
+        (cut(0, rows), cut(rows, self.num_rows() - rows))
+    }
+}
+
+impl Sizes {
+    fn arrow(batch: &RecordBatch, empty: usize) -> Self {
+        let bytes = batch_bytes(batch).saturating_sub(empty);
+        Self::Arrow { empty, bytes }
+    }
+}
+
+/// Where the first `rows` end.
+fn end(ends: &[usize], rows: usize) -> usize {
+    rows.checked_sub(1)
+        .and_then(|last| ends.get(last))
+        .copied()
+        .unwrap_or(0)
+}
+
+impl EncodedRows {
+    /// Bytes that the rows take in a request.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Arrow(message) => message.len(),
+            Self::Proto(batch) => batch.bytes(),
+        }
+    }
+
+    /// As a request holds them; a connection's first request with the writer schema.
+    #[must_use]
+    pub fn into_request(self, writer_schema: Option<WriterSchema>) -> Rows {
+        let schema = writer_schema.map(|schema| schema.bytes().clone());
+        match self {
+            Self::Arrow(message) => Rows::ArrowRows(ArrowData {
+                writer_schema: schema.map(|serialized_schema| ArrowSchema { serialized_schema }),
+                rows: Some(ArrowRecordBatch {
+                    serialized_record_batch: message,
+                    ..Default::default()
+                }),
+            }),
+            Self::Proto(batch) => Rows::ProtoRows(ProtoData {
+                writer_schema: schema.map(|proto_descriptor| ProtoSchema { proto_descriptor }),
+                rows: Some(ProtoRows {
+                    serialized_rows: batch.rows().collect(),
+                }),
+            }),
+        }
+    }
+}

@@ -1,0 +1,620 @@
+//! Bytes written by hand for every type and its edges, and the descriptors that say how to read them.
+
+use std::sync::Arc;
+
+use arrow_array::types::IntervalMonthDayNano;
+use arrow_array::*;
+use arrow_buffer::{NullBuffer, OffsetBuffer, i256};
+use arrow_schema::{DataType, Field, Fields, Schema, TimeUnit};
+use prost::Message as _;
+use prost_types::field_descriptor_proto::{Label, Type};
+use prost_types::{DescriptorProto, FieldDescriptorProto, FieldOptions};
+
+use super::*;
+use crate::wire::TableFieldSchema;
+use crate::wire::table_field_schema::Mode;
+
+/// A table in which only modes and nested fields matter: types are the wire schema's.
+fn column(name: &str, mode: Mode, fields: Vec<TableFieldSchema>) -> TableFieldSchema {
+    TableFieldSchema {
+        name: name.to_owned(),
+        mode: mode.into(),
+        fields,
+        ..Default::default()
+    }
+}
+
+fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
+    let fields: Fields = columns
+        .iter()
+        .map(|(name, array)| Field::new(*name, array.data_type().clone(), true))
+        .collect();
+    let arrays = columns.into_iter().map(|(_, array)| array).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap()
+}
+
+/// The rows' messages, and what was measured.
+fn written(batch: &RecordBatch) -> Vec<Vec<u8>> {
+    let messages = Messages::new(batch.schema_ref(), &TableSchema::default()).unwrap();
+    let written = messages.write(std::iter::once(batch));
+    let rows: Vec<Vec<u8>> = written.rows().map(|row| row.to_vec()).collect();
+    let measured = messages.measure(batch);
+    assert_eq!(measured.last().copied().unwrap_or(0), written.bytes());
+    let request = crate::wire::ProtoRows {
+        serialized_rows: written.rows().collect(),
+    };
+    assert_eq!(
+        request.encoded_len(),
+        written.bytes(),
+        "tags and lengths of rows are counted"
+    );
+    rows
+}
+
+/// The messages of rows with one column, `x`.
+fn column_of(array: impl Array + 'static) -> Vec<Vec<u8>> {
+    written(&batch(vec![("x", Arc::new(array))]))
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b' ').collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks(2).map(byte).collect()
+}
+
+/// Bytes of messages in hexadecimal; blanks are for the eye.
+fn hexes<const N: usize>(texts: [&str; N]) -> Vec<Vec<u8>> {
+    texts.map(hex).to_vec()
+}
+
+#[test]
+fn numbers_are_varints_and_zero_is_on_the_wire() {
+    let rows = column_of(Int64Array::from(vec![
+        Some(0),
+        Some(1),
+        Some(127),
+        Some(128),
+        Some(300),
+        Some(i64::MAX),
+        Some(-1),
+        Some(i64::MIN),
+        None,
+    ]));
+    let expected = hexes([
+        "08 00",
+        "08 01",
+        "08 7f",
+        "08 8001",
+        "08 ac02",
+        "08 ffffffffffffffff7f",
+        "08 ffffffffffffffffff01",
+        "08 80808080808080808001",
+        "",
+    ]);
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn truth_is_one_byte() {
+    let rows = column_of(BooleanArray::from(vec![Some(false), Some(true), None]));
+    assert_eq!(rows, hexes(["08 00", "08 01", ""]));
+}
+
+#[test]
+fn floats_keep_their_bits() {
+    let rows = column_of(Float64Array::from(vec![
+        Some(0.0),
+        Some(-0.0),
+        Some(1.5),
+        Some(f64::NEG_INFINITY),
+        Some(f64::from_bits(0x7ff8_0000_0000_0001)),
+        None,
+    ]));
+    let expected = hexes([
+        "09 0000000000000000",
+        "09 0000000000000080",
+        "09 000000000000f83f",
+        "09 000000000000f0ff",
+        "09 010000000000f87f",
+        "",
+    ]);
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn texts_and_bytes_are_theirs_and_the_empty_one_is_on_the_wire() {
+    let long = "é".repeat(100);
+    let rows = column_of(StringArray::from(vec![
+        Some(""),
+        Some("a\0b"),
+        Some("日"),
+        Some(&long),
+        None,
+    ]));
+    let mut expected = hexes(["0a 00", "0a 03 610062", "0a 03 e697a5", "0a c801", ""]);
+    expected[3].extend(long.bytes());
+    assert_eq!(rows, expected);
+
+    let rows = column_of(BinaryArray::from(vec![Some(&b""[..]), Some(b"\0\xff"), None]));
+    assert_eq!(rows, hexes(["0a 00", "0a 02 00ff", ""]));
+}
+
+#[test]
+fn days_before_1970_take_ten_bytes_as_int32_has_it() {
+    let rows = column_of(Date32Array::from(vec![
+        Some(0),
+        Some(2_932_896),
+        Some(-1),
+        Some(-719_162),
+        None,
+    ]));
+    let expected = hexes([
+        "08 00",
+        "08 a081b301",
+        "08 ffffffffffffffffff01",
+        "08 c68dd4ffffffffffff01",
+        "",
+    ]);
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn civil_times_are_packed() {
+    // write-api.md 5.2: 102806536767, 53880818184; 141916638033338944, 74904229642240, 703674213004689983.
+    let rows = column_of(Time64MicrosecondArray::from(vec![
+        Some(86_399_999_999),
+        Some(45_296_789_000),
+        Some(0),
+        None,
+    ]));
+    let expected = hexes(["08 bf84fdfdfe02", "08 8894b0dcc801", "08 00", ""]);
+    assert_eq!(rows, expected);
+
+    let rows = column_of(TimestampMicrosecondArray::from(vec![
+        Some(1_480_774_287_123_456),
+        Some(-62_135_596_800_000_000),
+        Some(253_402_300_799_999_999),
+        None,
+    ]));
+    let expected = hexes([
+        "08 c0c4c7ede28d8cfc01",
+        "08 80808080808411",
+        "08 bf84fdfdfefefce109",
+        "",
+    ]);
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn instants_are_microseconds() {
+    let stamps = TimestampMicrosecondArray::from(vec![Some(1_480_774_287_123_456), Some(-1), Some(0), None]);
+    let expected = hexes(["08 80c8818b9ad8d002", "08 ffffffffffffffffff01", "08 00", ""]);
+    assert_eq!(column_of(stamps.with_timezone("UTC")), expected);
+}
+
+#[test]
+fn picoseconds_are_text_with_twelve_digits() {
+    let stamps = TimestampNanosecondArray::from(vec![Some(1_480_774_287_123_456_789), Some(-1), None]);
+    let text = |text: &str| [&[0x0a, 33], text.as_bytes()].concat();
+    let expected = [
+        text("2016-12-03T14:11:27.123456789000Z"),
+        text("1969-12-31T23:59:59.999999999000Z"),
+        Vec::new(),
+    ];
+    assert_eq!(column_of(stamps.with_timezone("UTC")), expected);
+}
+
+#[test]
+fn intervals_are_canonical_text() {
+    let interval = |months, days, nanos| Some(IntervalMonthDayNano::new(months, days, nanos));
+    let rows = column_of(IntervalMonthDayNanoArray::from(vec![
+        interval(0, 0, 0),
+        interval(-14, 3, -3_723_000_001_000),
+        None,
+    ]));
+    let expected = [
+        b"\x0a\x0b0-0 0 0:0:0".to_vec(),
+        b"\x0a\x14-1-2 3 -1:2:3.000001".to_vec(),
+        Vec::new(),
+    ];
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn decimals_are_their_unscaled_bytes_from_the_lowest() {
+    // The vectors of write-api.md 5.3, and the largest.
+    let one = 1_000_000_000;
+    let most = 10_i128.pow(38) - 1;
+    let values = vec![
+        Some(one),
+        Some(one * 3 / 2),
+        Some(-one),
+        Some(0),
+        Some(1),
+        Some(128),
+        Some(most),
+        Some(-most),
+        None,
+    ];
+    let array = Decimal128Array::from(values)
+        .with_precision_and_scale(38, 9)
+        .unwrap();
+    let expected = hexes([
+        "0a 04 00ca9a3b",
+        "0a 04 002f6859",
+        "0a 04 003665c4",
+        "0a 01 00",
+        "0a 01 01",
+        "0a 02 8000",
+        "0a 10 ffffffff3f228a097ac4865aa84c3b4b",
+        "0a 10 01000000c0dd75f6853b79a557b3c4b4",
+        "",
+    ]);
+    assert_eq!(column_of(array), expected);
+
+    let one = i256::from_i128(10).checked_pow(38).unwrap();
+    let values = vec![
+        Some(one),
+        Some(i256::ZERO),
+        Some(i256::MINUS_ONE),
+        Some(i256::MAX),
+        Some(i256::MIN),
+        None,
+    ];
+    let array = Decimal256Array::from(values)
+        .with_precision_and_scale(76, 38)
+        .unwrap();
+    let mut expected = hexes([
+        "0a 10 0000000040228a097ac4865aa84c3b4b",
+        "0a 01 00",
+        "0a 01 ff",
+        "0a 20",
+        "0a 20",
+        "",
+    ]);
+    expected[3].extend([vec![0xff; 31], vec![0x7f]].concat());
+    expected[4].extend([vec![0x00; 31], vec![0x80]].concat());
+    assert_eq!(column_of(array), expected);
+}
+
+fn list(offsets: Vec<i32>, nulls: Option<Vec<bool>>, values: impl Array + 'static) -> ListArray {
+    let field = Arc::new(Field::new_list_field(values.data_type().clone(), true));
+    ListArray::new(
+        field,
+        OffsetBuffer::new(offsets.into()),
+        Arc::new(values),
+        nulls.map(NullBuffer::from),
+    )
+}
+
+#[test]
+fn lists_of_numbers_are_packed_and_those_of_texts_are_not() {
+    let numbers = list(vec![0, 2, 2, 3], None, Int64Array::from(vec![1, -1, 0]));
+    assert_eq!(
+        column_of(numbers),
+        hexes(["0a 0b 01 ffffffffffffffffff01", "", "0a 01 00"])
+    );
+
+    let floats = list(
+        vec![0, 0, 2],
+        Some(vec![false, true]),
+        Float64Array::from(vec![1.5, -0.0]),
+    );
+    assert_eq!(
+        column_of(floats),
+        hexes(["", "0a 10 000000000000f83f 0000000000000080"])
+    );
+
+    let flags = list(vec![0, 3], None, BooleanArray::from(vec![true, false, true]));
+    assert_eq!(column_of(flags), hexes(["0a 03 010001"]));
+
+    let texts = list(vec![0, 2, 2], None, StringArray::from(vec!["a", ""]));
+    assert_eq!(column_of(texts), hexes(["0a 01 61 0a 00", ""]));
+
+    let decimals = Decimal128Array::from(vec![0, -1])
+        .with_precision_and_scale(38, 9)
+        .unwrap();
+    assert_eq!(
+        column_of(list(vec![0, 2], None, decimals)),
+        hexes(["0a 01 00 0a 01 ff"])
+    );
+}
+
+fn record(fields: Vec<(&str, ArrayRef)>, nulls: Option<Vec<bool>>) -> StructArray {
+    let names: Fields = fields
+        .iter()
+        .map(|(name, array)| Field::new(*name, array.data_type().clone(), true))
+        .collect();
+    let arrays = fields.into_iter().map(|(_, array)| array).collect();
+    StructArray::new(names, arrays, nulls.map(NullBuffer::from))
+}
+
+#[test]
+fn a_struct_is_a_message_that_is_there_even_when_it_is_empty() {
+    let inner = record(
+        vec![
+            ("n", Arc::new(Int64Array::from(vec![Some(5), None, None]))),
+            ("t", Arc::new(StringArray::from(vec![Some("ab"), None, None]))),
+        ],
+        Some(vec![true, true, false]),
+    );
+    assert_eq!(column_of(inner), hexes(["0a 06 0805 1202 6162", "0a 00", ""]));
+}
+
+#[test]
+fn ranges_have_the_bounds_that_are_set() {
+    let range = record(
+        vec![
+            (
+                "start",
+                Arc::new(Date32Array::from(vec![Some(1), None, None, None])),
+            ),
+            (
+                "end",
+                Arc::new(Date32Array::from(vec![Some(2), Some(0), None, None])),
+            ),
+        ],
+        Some(vec![true, true, true, false]),
+    );
+    assert_eq!(
+        column_of(range),
+        hexes(["0a 04 0801 1002", "0a 02 1000", "0a 00", ""])
+    );
+}
+
+#[test]
+fn lists_of_structs_with_lists_hold_the_lengths_of_each_level() {
+    let tags = list(vec![0, 1, 1, 3], None, StringArray::from(vec!["x", "y", "zz"]));
+    let numbers = list(vec![0, 0, 2, 3], None, Int64Array::from(vec![1, 2, 300]));
+    let inner = record(
+        vec![("tags", Arc::new(tags)), ("numbers", Arc::new(numbers))],
+        None,
+    );
+    let outer = list(vec![0, 1, 1, 3], None, inner);
+    let expected = [
+        "0a 03 0a0178",
+        "",
+        "0a 04 1202 0102  0a 0b 0a0179 0a027a7a 1202 ac02",
+    ];
+    assert_eq!(column_of(outer.clone()), hexes(expected));
+    // A slice knows its own rows and elements only.
+    for (from, len) in [(0, 3), (1, 2), (2, 1), (0, 2), (1, 0)] {
+        let rows = written(&batch(vec![("x", Arc::new(outer.slice(from, len)))]));
+        assert_eq!(rows, hexes(expected)[from..from + len], "{from} {len}");
+    }
+}
+
+#[test]
+fn fields_follow_the_columns_and_numbers_grow_with_them() {
+    let columns: Vec<(String, ArrayRef)> = (0..20)
+        .map(|at| (format!("c{at}"), Arc::new(Int64Array::from(vec![at])) as ArrayRef))
+        .collect();
+    let columns = columns
+        .iter()
+        .map(|(name, array)| (name.as_str(), Arc::clone(array)))
+        .collect();
+    let expected = "0800 1001 1802 2003 2804 3005 3806 4007 4808 5009 580a 600b 680c 700d 780e \
+                    80010f 880110 900111 980112 a00113";
+    assert_eq!(written(&batch(columns)), hexes([expected]));
+}
+
+#[test]
+fn several_batches_become_one_buffer_in_their_order() {
+    let of = |values: Vec<i64>| batch(vec![("x", Arc::new(Int64Array::from(values)))]);
+    let batches = [of(vec![1, 300]), of(vec![]), of(vec![2])];
+    let messages = Messages::new(batches[0].schema_ref(), &TableSchema::default()).unwrap();
+    let written = messages.write(batches.iter());
+    assert_eq!(written.buffer, hex("0801 08ac02 0802"));
+    assert_eq!(
+        written.rows().map(|row| row.to_vec()).collect::<Vec<_>>(),
+        hexes(["0801", "08ac02", "0802"])
+    );
+    assert_eq!(*messages.measure(&batches[0]), [4, 9]);
+}
+
+#[test]
+fn a_batch_without_columns_has_empty_messages() {
+    let options = RecordBatchOptions::new().with_row_count(Some(2));
+    let batch = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options).unwrap();
+    assert_eq!(written(&batch), hexes(["", ""]));
+}
+
+// Descriptors.
+
+fn described(wire: &Schema, columns: Vec<TableFieldSchema>) -> (Bytes, DescriptorProto) {
+    let messages = Messages::new(wire, &TableSchema { fields: columns }).unwrap();
+    let bytes = messages.descriptor().clone();
+    let descriptor = DescriptorProto::decode(bytes.clone()).unwrap();
+    (bytes, descriptor)
+}
+
+fn described_field(name: &str, number: i32, label: Label, r#type: Type) -> FieldDescriptorProto {
+    FieldDescriptorProto {
+        name: Some(name.to_owned()),
+        number: Some(number),
+        label: Some(label.into()),
+        r#type: Some(r#type.into()),
+        ..Default::default()
+    }
+}
+
+#[test]
+fn every_type_is_described_as_googles_clients_do() {
+    let stamp = |unit, zone: Option<&str>| DataType::Timestamp(unit, zone.map(Into::into));
+    let types = [
+        (DataType::Boolean, Type::Bool),
+        (DataType::Int64, Type::Int64),
+        (DataType::Float64, Type::Double),
+        (DataType::Utf8, Type::String),
+        (DataType::Binary, Type::Bytes),
+        (DataType::Date32, Type::Int32),
+        (DataType::Time64(TimeUnit::Microsecond), Type::Int64),
+        (stamp(TimeUnit::Microsecond, None), Type::Int64),
+        (stamp(TimeUnit::Microsecond, Some("UTC")), Type::Int64),
+        (stamp(TimeUnit::Nanosecond, Some("UTC")), Type::String),
+        (
+            DataType::Interval(arrow_schema::IntervalUnit::MonthDayNano),
+            Type::String,
+        ),
+        (DataType::Decimal128(38, 9), Type::Bytes),
+        (DataType::Decimal256(76, 38), Type::Bytes),
+    ];
+    let fields: Fields = (0..)
+        .zip(&types)
+        .map(|(at, (wire, _))| Field::new(format!("c{at}"), wire.clone(), true))
+        .collect();
+    let (_, descriptor) = described(&Schema::new(fields), Vec::new());
+    let expected = DescriptorProto {
+        name: Some("Row".to_owned()),
+        field: (0..)
+            .zip(&types)
+            .map(|(at, (_, r#type))| described_field(&format!("c{at}"), at + 1, Label::Optional, *r#type))
+            .collect(),
+        ..Default::default()
+    };
+    assert_eq!(descriptor, expected);
+}
+
+#[test]
+fn a_required_column_is_required_unless_it_has_a_default() {
+    let wire = Schema::new(vec![
+        Field::new("a", DataType::Int64, true),
+        Field::new("b", DataType::Int64, true),
+        Field::new("c", DataType::Int64, true),
+        Field::new("d", DataType::new_list(DataType::Int64, true), true),
+        Field::new("e", DataType::new_list(DataType::Utf8, true), true),
+    ]);
+    let defaulted = TableFieldSchema {
+        default_value_expression: "7".to_owned(),
+        ..column("c", Mode::Required, vec![])
+    };
+    let columns = vec![
+        column("e", Mode::Repeated, vec![]),
+        column("b", Mode::Required, vec![]),
+        defaulted,
+        column("a", Mode::Nullable, vec![]),
+        column("unwritten", Mode::Nullable, vec![]),
+    ];
+    let (_, descriptor) = described(&wire, columns);
+    let mut packed = described_field("d", 4, Label::Repeated, Type::Int64);
+    packed.options = Some(FieldOptions {
+        packed: Some(true),
+        ..Default::default()
+    });
+    let expected = [
+        described_field("a", 1, Label::Optional, Type::Int64),
+        described_field("b", 2, Label::Required, Type::Int64),
+        described_field("c", 3, Label::Optional, Type::Int64),
+        packed,
+        described_field("e", 5, Label::Repeated, Type::String),
+    ];
+    assert_eq!(descriptor.field, expected);
+}
+
+#[test]
+fn structs_of_one_name_have_messages_of_their_own() {
+    let nested = |inner: DataType| DataType::Struct(vec![Field::new("place", inner, true)].into());
+    let wire = Schema::new(vec![
+        Field::new("Struct1", nested(DataType::Int64), true),
+        Field::new(
+            "b",
+            DataType::new_list(nested(nested(DataType::Utf8)), true),
+            true,
+        ),
+        Field::new("struct2", DataType::Boolean, true),
+    ]);
+    let required = column(
+        "Struct1",
+        Mode::Nullable,
+        vec![column("place", Mode::Required, vec![])],
+    );
+    let (_, descriptor) = described(&wire, vec![required]);
+    let message = |name: &str, field: FieldDescriptorProto| DescriptorProto {
+        name: Some(name.to_owned()),
+        field: vec![field],
+        ..Default::default()
+    };
+    let of_type = |field: FieldDescriptorProto, name: &str| FieldDescriptorProto {
+        type_name: Some(name.to_owned()),
+        ..field
+    };
+    let expected = DescriptorProto {
+        name: Some("Row".to_owned()),
+        field: vec![
+            of_type(
+                described_field("Struct1", 1, Label::Optional, Type::Message),
+                "Struct1_",
+            ),
+            of_type(described_field("b", 2, Label::Repeated, Type::Message), "Struct3"),
+            described_field("struct2", 3, Label::Optional, Type::Bool),
+        ],
+        nested_type: vec![
+            message(
+                "Struct1_",
+                described_field("place", 1, Label::Required, Type::Int64),
+            ),
+            message(
+                "Struct2_",
+                described_field("place", 1, Label::Optional, Type::String),
+            ),
+            message(
+                "Struct3",
+                of_type(
+                    described_field("place", 1, Label::Optional, Type::Message),
+                    "Struct2_",
+                ),
+            ),
+        ],
+        ..Default::default()
+    };
+    assert_eq!(descriptor, expected);
+}
+
+#[test]
+fn a_name_that_no_field_can_have_is_an_annotation() {
+    // write-api.md 1.2, 5.4; reports.md 76.
+    let wire = Schema::new(vec![
+        Field::new("plain_1", DataType::Int64, true),
+        Field::new("naïve-col", DataType::Int64, true),
+        Field::new("COL_2", DataType::Int64, true),
+        Field::new("1st", DataType::new_list(DataType::Int64, true), true),
+    ]);
+    let (bytes, descriptor) = described(&wire, Vec::new());
+    let names: Vec<_> = descriptor.field.iter().map(|field| field.name()).collect();
+    assert_eq!(names, ["plain_1", "col_2_", "COL_2", "col_4"]);
+    // Extension 454943157 of FieldOptions, a string; packed is field 2.
+    let annotation = |name: &str| {
+        let mut bytes = hex("aa9bbcc70d");
+        bytes.push(name.len() as u8);
+        bytes.extend(name.bytes());
+        bytes
+    };
+    let holds = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);
+    let [naive, first] = ["naïve-col", "1st"].map(annotation);
+    assert!(holds(&[&[0x42, naive.len() as u8], &naive[..]].concat()));
+    assert!(holds(
+        &[&[0x42, first.len() as u8 + 2, 0x10, 1], &first[..]].concat()
+    ));
+    assert!(!holds(&annotation("plain_1")) && !holds(&annotation("COL_2")));
+}
+
+#[test]
+fn numbers_that_protobuf_keeps_are_left_out() {
+    let fields: Fields = (0..19_001)
+        .map(|at| Field::new(format!("c{at}"), DataType::Boolean, true))
+        .collect();
+    let (_, descriptor) = described(&Schema::new(fields), Vec::new());
+    let numbers: Vec<_> = descriptor.field.iter().map(|field| field.number()).collect();
+    assert_eq!(numbers[18_997..], [18_998, 18_999, 20_000, 20_001]);
+}
+
+#[test]
+fn a_type_of_no_wire_schema_is_named() {
+    let inner = DataType::Struct(vec![Field::new("b", DataType::LargeUtf8, true)].into());
+    let wire = Schema::new(vec![Field::new("a", inner, true)]);
+    let error = Messages::new(&wire, &TableSchema::default()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "column b has the type LargeUtf8, which has no protobuf type"
+    );
+}
