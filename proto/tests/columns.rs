@@ -7,11 +7,11 @@ mod common;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, Fields, TimeUnit};
+use arrow_schema::{DataType, Field, Fields, IntervalUnit, TimeUnit};
 use bigquery_write_proto::rows::{ColumnProblem, ColumnProblemKind, RowEncoder, table_schema_for};
 use bigquery_write_proto::wire::TableFieldSchema;
 use bigquery_write_proto::wire::table_field_schema::{Mode, Type};
-use common::{TRUNCATE, column, record, repeated, required, schema, table};
+use common::{TRUNCATE, column, range, record, repeated, required, schema, table};
 
 fn list(element: DataType) -> DataType {
     DataType::List(Arc::new(Field::new("field", element, true)))
@@ -62,7 +62,7 @@ fn all_problems_are_told_at_once_with_types_and_what_to_do() {
             ),
             repeated(column("tags", Type::String)),
             column("name", Type::String),
-            column("where", Type::Geography),
+            column("where", Type::Range),
             required(TableFieldSchema {
                 max_length: 7,
                 ..column("code", Type::String)
@@ -81,7 +81,7 @@ fn all_problems_are_told_at_once_with_types_and_what_to_do() {
             "column `place.lon`: the table requires FLOAT64 NOT NULL without default, the pipeline does not write it; add it to the query, or make it nullable",
             "column `tags`: the pipeline writes TEXT, the table has ARRAY<STRING>; write an array, for example make_array(tags)",
             "column `name`: the pipeline writes TEXT[], the table has STRING; write one value, or make the table's column REPEATED",
-            "column `where`: the pipeline writes TEXT, the table has GEOGRAPHY, which is not yet supported; drop it in the query",
+            "column `where`: the pipeline writes TEXT, the table has RANGE, which is not yet supported; drop it in the query",
             "column `code`: the table requires STRING(7) NOT NULL without default, the pipeline does not write it; add it to the query, or make it nullable",
         ]
     );
@@ -158,7 +158,7 @@ fn types_that_do_not_go_together_are_refused_by_the_mapping_table() {
         (
             list(list(DataType::Int64)),
             repeated(column("x", Type::Int64)),
-            "BIGINT[][], the table has ARRAY<INT64>; write an array of the table's type",
+            "BIGINT[][], the table has ARRAY<INT64>; BigQuery has no arrays of arrays; put the inner one into a STRUCT",
         ),
         (
             DataType::Utf8,
@@ -171,12 +171,35 @@ fn types_that_do_not_go_together_are_refused_by_the_mapping_table() {
         (
             strukt(vec![("a", DataType::UInt64)]),
             column("x", Type::Json),
-            "STRUCT<a BIGINT UNSIGNED>, the table has JSON; cast it, for example CAST(x AS TEXT)",
+            "STRUCT<a BIGINT UNSIGNED>, the table has JSON; write its fields one by one, or make the table's column a STRUCT",
         ),
         (
-            DataType::Null,
-            record("x", vec![]),
-            "NULL, the table has STRUCT<>; write a STRUCT with the fields of the table's",
+            DataType::Struct(Fields::empty()),
+            record("x", vec![column("a", Type::Int64)]),
+            "STRUCT<>, the table has STRUCT<a INT64>; give it fields of the table's STRUCT",
+        ),
+        (
+            strukt(vec![("start", DataType::Date32), ("stop", DataType::Date32)]),
+            range(Type::Date),
+            "STRUCT<start DATE, stop DATE>, the table has RANGE<DATE>; name its two fields start and end",
+        ),
+        (
+            strukt(vec![("start", DataType::Date32)]),
+            range(Type::Date),
+            "STRUCT<start DATE>, the table has RANGE<DATE>; name its two fields start and end",
+        ),
+        (
+            DataType::Int64,
+            TableFieldSchema {
+                timestamp_precision: Some(12),
+                ..column("x", Type::Timestamp)
+            },
+            "BIGINT, the table has TIMESTAMP(12); say the unit, for example to_timestamp_millis(x)",
+        ),
+        (
+            DataType::Duration(TimeUnit::Second),
+            column("x", Type::Time),
+            "Duration(s), the table has TIME; cast it, for example CAST(x AS TIME)",
         ),
     ];
     for (input, target, words) in cases {
@@ -185,6 +208,39 @@ fn types_that_do_not_go_together_are_refused_by_the_mapping_table() {
             [format!("column `x`: the pipeline writes {words}")]
         );
     }
+}
+
+#[test]
+fn a_range_says_which_of_its_bounds_does_not_fit() {
+    let input = strukt(vec![("END", DataType::Int64), ("Start", DataType::Date64)]);
+    assert_eq!(
+        problems(vec![("x", input)], vec![range(Type::Date)]),
+        [
+            "column `x.END`: the pipeline writes BIGINT, the table has DATE; cast it, for example CAST(\"END\" AS DATE)"
+        ]
+    );
+}
+
+#[test]
+fn a_name_that_no_table_can_have_is_refused_for_what_it_is() {
+    let told = problems(
+        vec![
+            ("_PARTITIONTIME", DataType::Int64),
+            ("a.b", DataType::Int64),
+            ("größe", DataType::Int64),
+            ("s", strukt(vec![("_table_x", DataType::Int64)])),
+        ],
+        vec![column("GRÖSSE", Type::Int64), record("s", vec![column("a", Type::Int64)])],
+    );
+    assert_eq!(
+        told,
+        [
+            "column `_PARTITIONTIME`: BigQuery does not take this name: the prefix _PARTITION is reserved; rename it in the query",
+            "column `a.b`: BigQuery does not take this name: '.' is not allowed; rename it in the query",
+            "column `größe`: the pipeline writes BIGINT, the table has no such column; add it to the table, or rename or drop it in the query",
+            "column `s._table_x`: BigQuery does not take this name: the prefix _TABLE_ is reserved; rename it in the query",
+        ]
+    );
 }
 
 #[test]
@@ -291,7 +347,7 @@ fn no_table_is_made_for_types_and_names_that_bigquery_lacks() {
         (
             "n",
             list(list(DataType::Int64)),
-            "the pipeline writes BIGINT[][], which no BigQuery type holds; cast it to another type in the query",
+            "the pipeline writes BIGINT[][], which no BigQuery type holds; BigQuery has no arrays of arrays; put the inner one into a STRUCT",
         ),
         (
             "n",
@@ -342,9 +398,67 @@ fn no_table_is_made_for_types_and_names_that_bigquery_lacks() {
             ColumnProblem {
                 column: "s.A".to_owned(),
                 kind: ColumnProblemKind::NoColumnType {
-                    pipeline: "NULL".to_owned()
+                    pipeline: "NULL".to_owned(),
+                    remedy: "cast it to another type in the query",
                 }
             },
         ]
+    );
+}
+
+#[test]
+fn a_table_is_made_for_intervals_and_maps_and_for_structs_15_deep() {
+    let entry = vec![
+        Field::new("key", DataType::Utf8, false),
+        Field::new("value", DataType::Int64, true),
+    ];
+    let map = DataType::Map(
+        Arc::new(Field::new("entries", DataType::Struct(entry.into()), false)),
+        false,
+    );
+    let runs = DataType::RunEndEncoded(
+        Arc::new(Field::new("run_ends", DataType::Int32, false)),
+        Arc::new(Field::new("values", DataType::Date32, true)),
+    );
+    let input = schema(vec![
+        Field::new("took", DataType::Interval(IntervalUnit::MonthDayNano), true),
+        Field::new("waited", DataType::Duration(TimeUnit::Nanosecond), false),
+        Field::new("counts", map, true),
+        Field::new("day", runs, true),
+    ]);
+    let made = table_schema_for(&input).unwrap();
+    assert_eq!(
+        made,
+        table(vec![
+            column("took", Type::Interval),
+            required(column("waited", Type::Interval)),
+            repeated(record(
+                "counts",
+                vec![required(column("key", Type::String)), column("value", Type::Int64)]
+            )),
+            column("day", Type::Date),
+        ])
+    );
+    RowEncoder::new(&input, &made, TRUNCATE).unwrap();
+
+    let nested = |levels: usize| {
+        let inner = (1..levels).fold(strukt(vec![("s", DataType::Int64)]), |inner, _| {
+            strukt(vec![("s", list(inner))])
+        });
+        schema(vec![Field::new("s", inner, true)])
+    };
+    let made = table_schema_for(&nested(15)).unwrap();
+    RowEncoder::new(&nested(15), &made, TRUNCATE).unwrap();
+    let told: Vec<String> = table_schema_for(&nested(16))
+        .unwrap_err()
+        .iter()
+        .map(ColumnProblem::to_string)
+        .collect();
+    assert_eq!(
+        told,
+        [format!(
+            "column `{}`: STRUCTs are nested more than 15 deep, BigQuery has no more; write fewer levels, or JSON",
+            ["s"; 16].join(".")
+        )]
     );
 }

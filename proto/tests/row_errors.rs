@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Int64Type, IntervalDayTime, IntervalMonthDayNano};
 use arrow_array::*;
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field};
@@ -19,6 +19,15 @@ use common::*;
 
 const MIN_MICROS: i64 = -62_135_596_800_000_000;
 const MAX_MICROS: i64 = 253_402_300_799_999_999;
+
+/// A struct of start and end.
+fn dates(start: &[Option<i32>], end: &[Option<i32>]) -> ArrayRef {
+    let bound = |name, values: &[Option<i32>]| {
+        let array = Arc::new(Date32Array::from(values.to_vec())) as ArrayRef;
+        (Arc::new(Field::new(name, DataType::Date32, true)), array)
+    };
+    Arc::new(StructArray::from(vec![bound("start", start), bound("end", end)]))
+}
 
 /// What is written where, and who is refused.
 type Case = (ArrayRef, TableFieldSchema, Vec<(usize, RowReason)>);
@@ -213,7 +222,78 @@ fn each_kind_of_value_that_does_not_fit_is_a_row_error_with_its_row_and_reason()
                 -3,
             ),
             column("x", Type::Bignumeric),
-            vec![(1, IntegerDigits(38))],
+            vec![(1, IntegerDigits(39))],
+        ),
+        (
+            wide_decimals(
+                &[
+                    "578960446186580977117854925043439539266",
+                    "578960446186580977117854925043439539267",
+                    "-578960446186580977117854925043439539266",
+                    "-578960446186580977117854925043439539267",
+                    "1000000000000000000000000000000000000000",
+                ],
+                0,
+            ),
+            column("x", Type::Bignumeric),
+            vec![
+                (1, OutOfRange("BIGNUMERIC")),
+                (3, OutOfRange("BIGNUMERIC")),
+                (4, IntegerDigits(39)),
+            ],
+        ),
+        (
+            Arc::new(IntervalYearMonthArray::from(vec![120_000, -120_001, 120_001])),
+            column("x", Type::Interval),
+            vec![(1, OutOfRange("INTERVAL")), (2, OutOfRange("INTERVAL"))],
+        ),
+        (
+            Arc::new(IntervalDayTimeArray::from(vec![
+                IntervalDayTime::new(-3_660_000, i32::MIN),
+                IntervalDayTime::new(3_660_001, 0),
+            ])),
+            column("x", Type::Interval),
+            vec![(1, OutOfRange("INTERVAL"))],
+        ),
+        (
+            Arc::new(IntervalMonthDayNanoArray::from(vec![
+                IntervalMonthDayNano::new(0, 0, 1_000),
+                IntervalMonthDayNano::new(120_001, 0, 0),
+            ])),
+            column("x", Type::Interval),
+            vec![(1, OutOfRange("INTERVAL"))],
+        ),
+        (
+            Arc::new(IntervalMonthDayNanoArray::from(vec![
+                IntervalMonthDayNano::new(0, 0, -1),
+                IntervalMonthDayNano::new(0, -3_660_001, 1),
+                IntervalMonthDayNano::new(0, 0, 1_000),
+            ])),
+            column("x", Type::Interval),
+            vec![(0, SubMicroseconds), (1, OutOfRange("INTERVAL"))],
+        ),
+        (
+            Arc::new(DurationSecondArray::from(vec![
+                Some(9_223_372_036),
+                Some(9_223_372_037),
+                None,
+            ])),
+            column("x", Type::Interval),
+            vec![(1, OutOfRange("INTERVAL"))],
+        ),
+        (
+            Arc::new(DurationNanosecondArray::from(vec![i64::MIN, 0])),
+            column("x", Type::Interval),
+            vec![(0, SubMicroseconds)],
+        ),
+        (
+            // Forward, empty, backward, unbounded on either side.
+            dates(
+                &[Some(0), Some(1), Some(2), None, Some(0)],
+                &[Some(1), Some(1), Some(1), Some(1), None],
+            ),
+            range(Type::Date),
+            vec![(1, EmptyRange), (2, EmptyRange)],
         ),
         (
             wide_decimals(&["10", "1"], 39),
@@ -241,6 +321,28 @@ fn each_kind_of_value_that_does_not_fit_is_a_row_error_with_its_row_and_reason()
             "{input} into {target:?}"
         );
     }
+}
+
+#[test]
+fn a_bound_that_does_not_fit_is_told_once_and_by_its_own_name() {
+    let array = dates(&[Some(0), Some(3_000_000)], &[Some(1), Some(0)]);
+    let lists = ListArray::new(
+        Arc::new(Field::new("item", array.data_type().clone(), true)),
+        OffsetBuffer::from_lengths([0, 2]),
+        array,
+        None,
+    );
+    assert_eq!(
+        convert(Arc::new(lists), repeated(range(Type::Date)), TRUNCATE)
+            .unwrap_err()
+            .to_string(),
+        "1 row does not fit the table: row 2 of the batch, column `x.start`: out of the range of DATE"
+    );
+    let backwards = dates(&[Some(2)], &[Some(1)]);
+    assert_eq!(
+        convert(backwards, range(Type::Date), TRUNCATE).unwrap_err().to_string(),
+        "1 row does not fit the table: row 1 of the batch, column `x`: a RANGE whose start is not before its end"
+    );
 }
 
 /// Column `s`: STRUCT<l ARRAY<STRUCT<r STRING(3) NOT NULL>>>.

@@ -6,11 +6,13 @@ mod common;
 
 use std::sync::Arc;
 
-use arrow_array::builder::{StringDictionaryBuilder, StringViewBuilder};
+use arrow_array::builder::{
+    Int32Builder, MapBuilder, MapFieldNames, StringBuilder, StringDictionaryBuilder, StringViewBuilder,
+};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Date32Type, Decimal128Type, Decimal256Type, Int8Type, Int64Type, Time64MicrosecondType,
-    TimestampMicrosecondType,
+    Date32Type, Decimal128Type, Decimal256Type, Int8Type, Int64Type, IntervalDayTime, IntervalMonthDayNano,
+    Time64MicrosecondType, TimestampMicrosecondType,
 };
 use arrow_array::*;
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer, i256};
@@ -110,6 +112,136 @@ fn values_are_cast_exactly_where_the_wire_has_another_type() {
     assert_eq!(big.as_primitive::<Decimal256Type>().value(0), i256::from_i128(15));
     let small = cast(wide_decimals(&["-25000000000"], 10), numeric(5, 2));
     assert_eq!(small.as_primitive::<Decimal128Type>().value(0), -2_500_000_000);
+}
+
+#[test]
+fn intervals_durations_and_picoseconds_keep_their_parts() {
+    let wire = |array: ArrayRef, target: TableFieldSchema| {
+        let converted = convert(array, target, TRUNCATE).unwrap();
+        (Arc::clone(converted.batch.column(0)), converted.truncated)
+    };
+    let parts = |months, days, nanos| IntervalMonthDayNano::new(months, days, nanos);
+    let interval = || column("x", Type::Interval);
+    let intervals = |values: Vec<Option<IntervalMonthDayNano>>| {
+        Arc::new(IntervalMonthDayNanoArray::from(values)) as ArrayRef
+    };
+    let months: ArrayRef = Arc::new(IntervalYearMonthArray::from(vec![Some(-14), None]));
+    let expected = intervals(vec![Some(parts(-14, 0, 0)), None]);
+    assert_eq!(wire(months, interval()), (expected, 0));
+    let days = IntervalDayTimeArray::from(vec![IntervalDayTime::new(1, -2)]);
+    let expected = intervals(vec![Some(parts(0, 1, -2_000_000))]);
+    assert_eq!(wire(Arc::new(days), interval()), (expected, 0));
+
+    let all = intervals(vec![Some(parts(1, -2, 3_000)), None]);
+    let (same, _) = wire(Arc::clone(&all), interval());
+    assert_eq!(
+        same.as_primitive::<types::IntervalMonthDayNanoType>().values().as_ptr(),
+        all.as_primitive::<types::IntervalMonthDayNanoType>().values().as_ptr(),
+        "shared, not copied"
+    );
+    // Digits are cut as those of a text, towards zero.
+    let fine = intervals(vec![Some(parts(1, 2, -1_999)), Some(parts(0, 0, 1_999)), None]);
+    let expected = intervals(vec![Some(parts(1, 2, -1_000)), Some(parts(0, 0, 1_000)), None]);
+    assert_eq!(wire(fine, interval()), (expected, 2));
+    let nanos = DurationNanosecondArray::from(vec![-1_999]);
+    let expected = intervals(vec![Some(parts(0, 0, -1_000))]);
+    assert_eq!(wire(Arc::new(nanos), interval()), (expected, 1));
+    let seconds = DurationSecondArray::from(vec![9_223_372_036]);
+    let expected = intervals(vec![Some(parts(0, 0, 9_223_372_036_000_000_000))]);
+    assert_eq!(wire(Arc::new(seconds), interval()), (expected, 0));
+
+    let picoseconds = || TableFieldSchema {
+        timestamp_precision: Some(12),
+        ..column("x", Type::Timestamp)
+    };
+    let nanos = TimestampNanosecondArray::from(vec![i64::MIN, 1, i64::MAX]);
+    let expected: ArrayRef = Arc::new(nanos.clone().with_timezone("UTC"));
+    assert_eq!(wire(Arc::new(nanos), picoseconds()), (expected, 0));
+    // What nanoseconds do not reach goes as microseconds.
+    let seconds = TimestampSecondArray::from(vec![253_402_300_799]);
+    let expected: ArrayRef =
+        Arc::new(TimestampMicrosecondArray::from(vec![253_402_300_799_000_000]).with_timezone("UTC"));
+    assert_eq!(wire(Arc::new(seconds), picoseconds()), (expected, 0));
+}
+
+#[test]
+fn the_39th_digit_of_a_bignumeric_is_reached_at_scale_37() {
+    let most = "578960446186580977117854925043439539266";
+    let decimals = wide_decimals(&[most, "-1"], 0);
+    let converted = convert(decimals, column("x", Type::Bignumeric), TRUNCATE).unwrap();
+    let array = converted.batch.column(0);
+    assert_eq!(array.data_type(), &DataType::Decimal256(76, 37));
+    let array = array.as_primitive::<Decimal256Type>();
+    assert_eq!(array.value(0).to_string(), format!("{most}{}", "0".repeat(37)));
+    assert_eq!(array.value(1).to_string(), format!("-1{}", "0".repeat(37)));
+    // A column that says how many digits it takes never has 39.
+    let limited = TableFieldSchema {
+        precision: 3,
+        ..column("x", Type::Bignumeric)
+    };
+    let error = convert(wide_decimals(&["999", "1000"], 0), limited, TRUNCATE).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "1 row does not fit the table: row 2 of the batch, column `x`: more than 3 digits before the decimal point"
+    );
+}
+
+#[test]
+fn nulls_maps_and_runs_arrive_as_what_they_stand_for() {
+    let wire = |array: ArrayRef, target: TableFieldSchema| {
+        Arc::clone(convert(array, target, TRUNCATE).unwrap().batch.column(0))
+    };
+    let inner = vec![column("a", Type::Int64), repeated(column("l", Type::Bool))];
+    let nulls = wire(Arc::new(NullArray::new(2)), record("x", inner));
+    let nulls = nulls.as_struct();
+    assert_eq!((nulls.len(), nulls.null_count()), (2, 2));
+    assert_eq!(nulls.column(1).null_count(), 0, "a list is empty, never NULL");
+    let nulls = wire(Arc::new(NullArray::new(1)), range(Type::Datetime));
+    assert_eq!((nulls.len(), nulls.null_count()), (1, 1));
+
+    let mut maps = MapBuilder::new(
+        Some(MapFieldNames {
+            entry: "entries".to_owned(),
+            key: "key".to_owned(),
+            value: "value".to_owned(),
+        }),
+        StringBuilder::new(),
+        Int32Builder::new(),
+    );
+    maps.keys().append_value("a");
+    maps.values().append_value(1);
+    maps.append(true).unwrap();
+    maps.append(false).unwrap();
+    maps.keys().append_value("b");
+    maps.values().append_null();
+    maps.append(true).unwrap();
+    let target = repeated(record(
+        "x",
+        vec![column("key", Type::String), column("value", Type::Int64)],
+    ));
+    let whole = wire(Arc::new(maps.finish()), target);
+    let lists = whole.as_list::<i32>();
+    assert_eq!((lists.value_offsets(), lists.null_count()), (&[0, 1, 1, 2][..], 0));
+    let entries = lists.values().as_struct();
+    assert_eq!(entries.column(0).as_string::<i32>(), &StringArray::from(vec!["a", "b"]));
+    assert_eq!(
+        entries.column(1).as_primitive::<Int64Type>(),
+        &Int64Array::from(vec![Some(1), None])
+    );
+
+    let values = StringArray::from(vec![Some("a"), None, Some("b")]);
+    let runs = RunArray::<types::Int16Type>::try_new(&Int16Array::from(vec![2, 3, 5]), &values).unwrap();
+    let text = |texts: Vec<Option<&str>>| Arc::new(StringArray::from(texts)) as ArrayRef;
+    assert_eq!(
+        &wire(Arc::new(runs.clone()), column("x", Type::String)),
+        &text(vec![Some("a"), Some("a"), None, Some("b"), Some("b")])
+    );
+    assert_eq!(
+        &wire(Arc::new(runs.slice(1, 3)), column("x", Type::String)),
+        &text(vec![Some("a"), None, Some("b")])
+    );
+    let error = convert(Arc::new(runs), required(column("x", Type::String)), TRUNCATE).unwrap_err();
+    assert_eq!(error.rows, [2]);
 }
 
 #[test]

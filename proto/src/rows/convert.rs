@@ -1,10 +1,14 @@
-//! Carries out the plans on a batch's arrays: dictionaries unpacked, NULLs judged, lists and structs walked.
+//! Carries out the plans on a batch's arrays: dictionaries and runs unpacked, NULLs judged, lists, structs and ranges walked.
 
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Date32Type, Int16Type, Int32Type, Int64Type, RunEndIndexType, TimestampMicrosecondType,
+};
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, ListArray, StructArray, UInt64Array, new_empty_array, new_null_array,
+    Array, ArrayRef, BooleanArray, ListArray, RunArray, StructArray, UInt64Array, new_empty_array,
+    new_null_array,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, FieldRef};
@@ -59,7 +63,15 @@ impl<'a> Conversion<'a> {
         match &plan.step {
             Step::Nulls => nulls(&plan.wire, array.len()),
             Step::List(element) => self.list(element, &plan.wire, array.as_ref(), place),
-            Step::Struct(fields) => self.fields(fields, &plan.wire, array.as_struct(), place),
+            Step::Struct(fields) => {
+                let converted = self.fields(fields, &plan.wire, array.as_struct(), place)?;
+                Ok(Arc::new(converted))
+            }
+            Step::Range(bounds) => {
+                let range = self.fields(bounds, &plan.wire, array.as_struct(), place)?;
+                self.judge_bounds(&plan.path, &range, place);
+                Ok(Arc::new(range))
+            }
             step => {
                 let Self { report, options } = self;
                 Leaf {
@@ -102,7 +114,7 @@ impl<'a> Conversion<'a> {
         wire: &DataType,
         array: &StructArray,
         place: Place<'_>,
-    ) -> Walked<ArrayRef> {
+    ) -> Walked<StructArray> {
         let DataType::Struct(fields) = wire else {
             return Err(unplanned(wire));
         };
@@ -111,12 +123,21 @@ impl<'a> Conversion<'a> {
             children.push(self.value(&plan.value, array.column(plan.index), array.nulls(), place)?);
         }
         let nulls = array.nulls().cloned();
-        Ok(Arc::new(StructArray::try_new_with_length(
-            fields.clone(),
-            children,
-            nulls,
-            array.len(),
-        )?))
+        StructArray::try_new_with_length(fields.clone(), children, nulls, array.len())
+    }
+
+    /// A RANGE begins before it ends; a bound that is NULL is none.
+    fn judge_bounds(&mut self, path: &str, range: &StructArray, place: Place<'_>) {
+        let [start, end] = [range.column(0), range.column(1)].map(bounds);
+        for position in (0..range.len()).filter(|&position| range.is_valid(position)) {
+            let row = place.row(position);
+            if let (Some(start), Some(end)) = (start(position), end(position))
+                && start >= end
+                && !self.report.is_refused(row)
+            {
+                self.report.refuse(row, path, RowReason::EmptyRange);
+            }
+        }
     }
 
     /// BigQuery has no NULL array; it becomes an empty one (write-api.md 5.5).
@@ -142,13 +163,41 @@ impl<'a> Conversion<'a> {
     }
 }
 
-/// The array behind its dictionaries; the array itself if it has none.
+/// The bounds of ranges as numbers that compare as they do.
+fn bounds(array: &ArrayRef) -> impl Fn(usize) -> Option<i64> {
+    let dates = array.as_primitive_opt::<Date32Type>();
+    let instants = array.as_primitive_opt::<TimestampMicrosecondType>();
+    move |position| {
+        let date = dates.map(|dates| i64::from(dates.value(position)));
+        let bound = date.or_else(|| instants.map(|instants| instants.value(position)));
+        bound.filter(|_| array.is_valid(position))
+    }
+}
+
+/// The array behind its dictionaries and run ends; the array itself if it has none.
 fn unpacked(array: &ArrayRef) -> Walked<ArrayRef> {
     let mut array = Arc::clone(array);
-    while let Some(dictionary) = array.as_any_dictionary_opt() {
-        array = take(dictionary.values(), dictionary.keys(), None)?;
+    loop {
+        array = if let Some(dictionary) = array.as_any_dictionary_opt() {
+            take(dictionary.values(), dictionary.keys(), None)?
+        } else if let DataType::RunEndEncoded(run_ends, _) = array.data_type() {
+            match run_ends.data_type() {
+                DataType::Int16 => run_values::<Int16Type>(&array)?,
+                DataType::Int32 => run_values::<Int32Type>(&array)?,
+                _ => run_values::<Int64Type>(&array)?,
+            }
+        } else {
+            return Ok(array);
+        };
     }
-    Ok(array)
+}
+
+/// One value for each place of the runs.
+fn run_values<R: RunEndIndexType>(array: &ArrayRef) -> Walked<ArrayRef> {
+    let runs = array.as_any().downcast_ref::<RunArray<R>>();
+    let runs = runs.ok_or_else(|| unplanned(array.data_type()))?;
+    let indices = (0..runs.len()).map(|place| runs.get_physical_index(place) as u64);
+    take(runs.values(), &UInt64Array::from_iter_values(indices), None)
 }
 
 /// The array with a null wherever its parent is null. Its values are shared.
@@ -159,17 +208,25 @@ fn masked(array: &ArrayRef, parent: Option<&NullBuffer>) -> Walked<ArrayRef> {
     }
 }
 
+/// NULLs, and for a list empty ones.
 fn nulls(wire: &DataType, len: usize) -> Walked<ArrayRef> {
-    let DataType::List(field) = wire else {
-        return Ok(new_null_array(wire, len));
-    };
-    let (offsets, elements) = (OffsetBuffer::new_zeroed(len), new_empty_array(field.data_type()));
-    Ok(Arc::new(ListArray::try_new(
-        Arc::clone(field),
-        offsets,
-        elements,
-        None,
-    )?))
+    match wire {
+        DataType::List(field) => {
+            let (offsets, elements) = (OffsetBuffer::new_zeroed(len), new_empty_array(field.data_type()));
+            let field = Arc::clone(field);
+            Ok(Arc::new(ListArray::try_new(field, offsets, elements, None)?))
+        }
+        DataType::Struct(fields) => {
+            let children = fields.iter().map(|field| nulls(field.data_type(), len));
+            Ok(Arc::new(StructArray::try_new_with_length(
+                fields.clone(),
+                children.collect::<Walked<_>>()?,
+                Some(NullBuffer::new_null(len)),
+                len,
+            )?))
+        }
+        plain => Ok(new_null_array(plain, len)),
+    }
 }
 
 fn list_field(wire: &DataType) -> Walked<&FieldRef> {
@@ -220,6 +277,13 @@ fn flattened(array: &dyn Array) -> Walked<(OffsetBuffer<i32>, ArrayRef)> {
             let list = array.as_list_view::<i64>();
             gathered(array, list.values(), |i| {
                 (list.value_offset(i) as usize, list.value_size(i) as usize)
+            })
+        }
+        DataType::Map(_, _) => {
+            let map = array.as_map();
+            let (offsets, entries) = (map.value_offsets(), Arc::new(map.entries().clone()) as ArrayRef);
+            gathered(array, &entries, |i| {
+                range(offsets[i] as usize, offsets[i + 1] as usize)
             })
         }
         other => Err(unplanned(other)),

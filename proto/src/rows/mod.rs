@@ -4,7 +4,10 @@
 mod convert;
 mod create;
 mod format;
+mod intervals;
 mod ipc;
+mod mapping;
+mod names;
 mod plan;
 mod problem;
 mod protobuf;
@@ -21,6 +24,9 @@ use thiserror::Error;
 pub use create::table_schema_for;
 pub use format::{EncodeError, EncodedRows, Format, MeasuredRows, Wire, WriterSchema};
 pub use ipc::batch_bytes;
+pub use mapping::{
+    Mapping, MappingLine, PipelineType, TableType, Treatment, Zone, describe, mapping, mapping_lines,
+};
 pub use problem::{ColumnProblem, ColumnProblemKind};
 pub use protobuf::ProtoBatch;
 pub use refusal::{RowError, RowErrors, RowReason};

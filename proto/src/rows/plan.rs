@@ -1,14 +1,16 @@
-//! The mapping table, pipeline type x BigQuery type -> how values get there, and its use on whole schemas.
+//! A pipeline's columns against a table's: who goes where, and by which rule of the mapping table.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, FieldRef, Fields, TimeUnit};
+use arrow_schema::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit};
 
+use super::mapping::{ARRAY_OF_ARRAYS, OTHER_ELEMENTS, PipelineType, Rule, TableType, rule};
+use super::names::{fault, folded, join_path};
 use super::problem::{ColumnProblem, ColumnProblemKind};
 use super::types::{list_element, pipeline_type, table_type, unpacked};
 use crate::wire::TableFieldSchema;
-use crate::wire::table_field_schema::{Mode, Type};
+use crate::wire::table_field_schema::Mode;
 
 /// How one column, or one field of a struct, is written.
 #[derive(Debug)]
@@ -39,10 +41,10 @@ pub(super) enum Presence {
     Element,
 }
 
-/// What is done to a value.
+/// What is done to a value: a rule with what the column says.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// The pipeline's type is NULL.
+    /// There are only NULLs.
     Nulls,
     /// Arrow's cast, which loses nothing between these types; none if the type is the wire's.
     Cast,
@@ -64,6 +66,12 @@ pub(super) enum Step {
     Clock(TimeUnit),
     /// A number of this scale into NUMERIC or BIGNUMERIC.
     Decimal { from_scale: i8, bounds: DecimalBounds },
+    /// An interval in these parts.
+    Interval(IntervalUnit),
+    /// An interval of time alone, in this unit.
+    Duration(TimeUnit),
+    /// Two bounds, `start` and `end`, each by its own plan.
+    Range(Vec<ColumnPlan>),
     /// Every element by its own plan; NULL becomes the empty list.
     List(Box<ValuePlan>),
     /// Every field by its own plan.
@@ -73,7 +81,7 @@ pub(super) enum Step {
 /// What a NUMERIC or BIGNUMERIC column takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DecimalBounds {
-    /// Scale on the wire: 9 or 38.
+    /// Scale on the wire: 9, 37 or 38.
     pub(super) scale: u32,
     /// Digits before the point.
     pub(super) integer: u32,
@@ -81,74 +89,44 @@ pub(super) struct DecimalBounds {
     pub(super) fraction: u32,
 }
 
-/// The mapping table. `None`: these types do not go together. Lists and structs are walked by [`Planner`].
-fn step(input: &DataType, column: &TableFieldSchema) -> Option<Step> {
-    use DataType as In;
+/// The step of a rule for values that have no parts; `None` for those that have, and for what is refused.
+fn step(rule: Rule, input: &DataType, wire: &DataType, column: &TableFieldSchema) -> Option<Step> {
     let max_length = u64::try_from(column.max_length).ok().filter(|&max| max > 0);
-    Some(match (column.r#type(), input) {
-        (_, In::Null) => Step::Nulls,
-        (Type::Bool, In::Boolean) => Step::Cast,
-        (Type::Int64, In::Int8 | In::Int16 | In::Int32 | In::Int64) => Step::Cast,
-        (Type::Int64, In::UInt8 | In::UInt16 | In::UInt32) => Step::Cast,
-        (Type::Int64, In::UInt64) => Step::Unsigned,
-        (Type::Double, In::Float16 | In::Float32 | In::Float64) => Step::Cast,
-        (Type::String, In::Utf8 | In::LargeUtf8 | In::Utf8View) => Step::Text(max_length),
-        (Type::Json, In::Utf8 | In::LargeUtf8 | In::Utf8View) => Step::Json,
-        (Type::Bytes, In::Binary | In::LargeBinary | In::BinaryView | In::FixedSizeBinary(_)) => {
-            Step::Bytes(max_length)
-        }
-        (Type::Date, In::Date32) => Step::Days,
-        (Type::Date, In::Date64) => Step::DayMillis,
-        (Type::Timestamp, In::Timestamp(unit, _)) => Step::Instant(*unit),
-        // The civil time meant is plain only where there is no zone, or where it is UTC.
-        (Type::Datetime, In::Timestamp(unit, zone)) if zone.as_deref().is_none_or(is_utc) => {
-            Step::Instant(*unit)
-        }
-        (Type::Time, In::Time32(unit) | In::Time64(unit)) => Step::Clock(*unit),
-        (Type::Numeric | Type::Bignumeric, input) => Step::Decimal {
-            from_scale: decimal_scale(input)?,
-            bounds: decimal_bounds(column),
+    Some(match rule {
+        Rule::Nulls => Step::Nulls,
+        Rule::Cast => Step::Cast,
+        Rule::Unsigned => Step::Unsigned,
+        Rule::Text => Step::Text(max_length),
+        Rule::Geography => Step::Text(None),
+        Rule::Json => Step::Json,
+        Rule::Bytes => Step::Bytes(max_length),
+        Rule::Days => Step::Days,
+        Rule::DayMillis => Step::DayMillis,
+        Rule::Clock(unit) => Step::Clock(unit),
+        Rule::Instant(unit) => Step::Instant(unit),
+        Rule::Decimal => Step::Decimal {
+            from_scale: decimal_scale(input),
+            bounds: decimal_bounds(wire, column),
         },
-        _ => return None,
+        Rule::Interval(unit) => Step::Interval(unit),
+        Rule::Duration(unit) => Step::Duration(unit),
+        Rule::Range | Rule::Struct | Rule::List | Rule::Refused(_) => return None,
     })
 }
 
-/// The Arrow type that BigQuery documents for a column's type, where this version writes it (write-api.md 5.5).
-fn wire_type(column: &TableFieldSchema) -> Option<DataType> {
-    Some(match column.r#type() {
-        Type::Bool => DataType::Boolean,
-        Type::Int64 => DataType::Int64,
-        Type::Double => DataType::Float64,
-        Type::String | Type::Json => DataType::Utf8,
-        Type::Bytes => DataType::Binary,
-        Type::Date => DataType::Date32,
-        Type::Datetime => DataType::Timestamp(TimeUnit::Microsecond, None),
-        Type::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
-        Type::Time => DataType::Time64(TimeUnit::Microsecond),
-        Type::Numeric => DataType::Decimal128(38, 9),
-        Type::Bignumeric => DataType::Decimal256(76, 38),
-        Type::Struct | Type::Geography | Type::Interval | Type::Range | Type::Unspecified => return None,
-    })
-}
-
-fn is_utc(zone: &str) -> bool {
-    matches!(zone, "UTC" | "utc" | "Etc/UTC" | "Z" | "+00:00" | "+00" | "+0000")
-}
-
-fn decimal_scale(input: &DataType) -> Option<i8> {
+fn decimal_scale(input: &DataType) -> i8 {
     match input {
-        DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale) => Some(*scale),
-        input if input.is_integer() => Some(0),
-        _ => None,
+        DataType::Decimal128(_, scale) | DataType::Decimal256(_, scale) => *scale,
+        _ => 0,
     }
 }
 
-/// Of BIGNUMERIC's 39 digits before the point, Decimal256(76, 38) reaches 38.
-fn decimal_bounds(column: &TableFieldSchema) -> DecimalBounds {
-    let (scale, integer) = if column.r#type() == Type::Numeric {
-        (9, 29)
-    } else {
-        (38, 38)
+/// BIGNUMERIC has 39 digits before the point, of which only scale 37 reaches the last.
+fn decimal_bounds(wire: &DataType, column: &TableFieldSchema) -> DecimalBounds {
+    let (scale, integer) = match wire {
+        DataType::Decimal128(_, _) => (9, 29),
+        DataType::Decimal256(_, 37) => (37, 39),
+        _ => (38, 38),
     };
     let declared = |digits: i64| u32::try_from(digits).unwrap_or(0);
     if column.precision <= 0 {
@@ -180,20 +158,6 @@ pub(super) fn plan_columns(
     }
 }
 
-/// The dotted path of a field.
-pub(super) fn join_path(parent: &str, name: &str) -> String {
-    if parent.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{parent}.{name}")
-    }
-}
-
-/// BigQuery's column names ignore case (reports.md 75).
-pub(super) fn folded(name: &str) -> String {
-    name.to_lowercase()
-}
-
 /// Walks two schemas side by side and goes on after a problem, so that all are told at once.
 struct Planner {
     problems: Vec<ColumnProblem>,
@@ -217,8 +181,14 @@ impl Planner {
                 continue;
             }
             let Some(column) = by_name.get(&name) else {
-                let pipeline = pipeline_type(field.data_type());
-                self.problem(path, ColumnProblemKind::Unknown { pipeline });
+                // No table can have the column, so it is no use to add it.
+                let kind = match fault(field.name()) {
+                    Some(reason) => ColumnProblemKind::Name { reason },
+                    None => ColumnProblemKind::Unknown {
+                        pipeline: pipeline_type(field.data_type()),
+                    },
+                };
+                self.problem(path, kind);
                 continue;
             };
             let Some(value) = self.column(field.data_type(), column, path) else {
@@ -249,17 +219,14 @@ impl Planner {
             Mode::Nullable | Mode::Unspecified => Presence::Nullable,
             Mode::Repeated => return self.repeated(input, column, path),
         };
-        if list_element(input).is_some() {
-            return self.mismatch(input, column, path);
-        }
         self.value(input, column, path, presence)
     }
 
     fn repeated(&mut self, input: &DataType, column: &TableFieldSchema, path: String) -> Option<ValuePlan> {
-        let element_type = match list_element(input) {
-            Some(element) => unpacked(element),
-            None if *input == DataType::Null => input,
-            None => return self.mismatch(input, column, path),
+        let element_type = match rule(PipelineType::of(input), TableType::Array) {
+            Rule::List => unpacked(list_element(input)?),
+            Rule::Refused(remedy) => return self.mismatch(input, column, path, remedy),
+            _ => input,
         };
         let element = self.value(element_type, column, path.clone(), Presence::Element)?;
         let wire = DataType::List(Arc::new(Field::new_list_field(element.wire.clone(), true)));
@@ -283,40 +250,92 @@ impl Planner {
         path: String,
         presence: Presence,
     ) -> Option<ValuePlan> {
-        if let (Type::Struct, DataType::Struct(inputs)) = (column.r#type(), input) {
-            let before = self.problems.len();
-            let fields = self.fields(inputs, &column.fields, &path);
-            let wire = DataType::Struct(fields.iter().map(|plan| Arc::clone(&plan.field)).collect());
-            let plan = ValuePlan {
-                path,
-                presence,
-                wire,
-                step: Step::Struct(fields),
-            };
-            return (self.problems.len() == before).then_some(plan);
-        }
-        let planned = match (wire_type(column), step(input, column)) {
-            (Some(wire), Some(step)) => Some(ValuePlan {
-                path: path.clone(),
-                presence,
-                wire,
-                step,
-            }),
-            (None, _) if column.r#type() != Type::Struct => {
-                let (pipeline, table) = (pipeline_type(input), table_type(column));
-                return self.problem(path, ColumnProblemKind::Unsupported { pipeline, table });
-            }
-            _ => None,
+        let Some(kind) = TableType::of_value(column) else {
+            return self.unsupported(input, column, path);
         };
-        if planned.is_none() && presence == Presence::Element {
-            let list = DataType::List(Arc::new(Field::new_list_field(input.clone(), true)));
-            return self.mismatch(&list, column, path);
-        }
-        planned.or_else(|| self.mismatch(input, column, path))
+        let pipeline = PipelineType::of(input);
+        let (wire, step) = match (rule(pipeline, kind), input) {
+            (Rule::Refused(_), _) if presence == Presence::Element => {
+                let list = DataType::List(Arc::new(Field::new_list_field(input.clone(), true)));
+                let nested = list_element(input).is_some();
+                let remedy = if nested { ARRAY_OF_ARRAYS } else { OTHER_ELEMENTS };
+                return self.mismatch(&list, column, path, remedy);
+            }
+            (Rule::Refused(remedy), _) => return self.mismatch(input, column, path, remedy),
+            (Rule::Nulls, _) => match null_type(column, kind) {
+                Some(wire) => (wire, Step::Nulls),
+                None => return self.unsupported(input, column, path),
+            },
+            (Rule::Struct, DataType::Struct(inputs)) if inputs.is_empty() => {
+                return self.mismatch(input, column, path, "give it fields of the table's STRUCT");
+            }
+            (Rule::Struct, DataType::Struct(inputs)) => {
+                let fields = self.whole(inputs, &column.fields, &path)?;
+                (struct_type(&fields), Step::Struct(fields))
+            }
+            (Rule::Range, DataType::Struct(inputs)) => {
+                let bounds = self.bounds(inputs, column, kind, &path)?;
+                (struct_type(&bounds), Step::Range(bounds))
+            }
+            (rule, input) => {
+                let wire = kind.wire(pipeline, input);
+                let step = step(rule, input, &wire, column)?;
+                (wire, step)
+            }
+        };
+        Some(ValuePlan {
+            path,
+            presence,
+            wire,
+            step,
+        })
     }
 
-    fn mismatch(&mut self, input: &DataType, column: &TableFieldSchema, path: String) -> Option<ValuePlan> {
-        let remedy = remedy(input, column, &path);
+    /// The fields of a struct, if all of them go.
+    fn whole(
+        &mut self,
+        inputs: &Fields,
+        columns: &[TableFieldSchema],
+        path: &str,
+    ) -> Option<Vec<ColumnPlan>> {
+        let before = self.problems.len();
+        let fields = self.fields(inputs, columns, path);
+        (self.problems.len() == before).then_some(fields)
+    }
+
+    /// The bounds of a RANGE, `start` first. A field that is missing might be misspelled, so it is not taken for no bound.
+    fn bounds(
+        &mut self,
+        inputs: &Fields,
+        column: &TableFieldSchema,
+        kind: TableType,
+        path: &str,
+    ) -> Option<Vec<ColumnPlan>> {
+        const BOUNDS: [&str; 2] = ["start", "end"];
+        let element = kind.range_element()?;
+        let named = |bound: &str| inputs.iter().any(|input| folded(input.name()) == bound);
+        if inputs.len() != BOUNDS.len() || !BOUNDS.into_iter().all(named) {
+            let input = DataType::Struct(inputs.clone());
+            let remedy = "name its two fields start and end";
+            self.mismatch(&input, column, path.to_owned(), remedy);
+            return None;
+        }
+        let columns = BOUNDS.map(|bound| element.column(bound));
+        let mut bounds = self.whole(inputs, &columns, path)?;
+        bounds.sort_by_key(|bound| BOUNDS.iter().position(|name| name == bound.field.name()));
+        Some(bounds)
+    }
+
+    /// Two types that do not go together.
+    fn mismatch(
+        &mut self,
+        input: &DataType,
+        column: &TableFieldSchema,
+        path: String,
+        remedy: &str,
+    ) -> Option<ValuePlan> {
+        let name = path.rsplit('.').next().unwrap_or(&path);
+        let remedy = remedy.replace("{name}", &in_sql(name));
         let (pipeline, table) = (pipeline_type(input), table_type(column));
         self.problem(
             path,
@@ -328,42 +347,50 @@ impl Planner {
         )
     }
 
+    /// A type of the table that came after this version.
+    fn unsupported(
+        &mut self,
+        input: &DataType,
+        column: &TableFieldSchema,
+        path: String,
+    ) -> Option<ValuePlan> {
+        let (pipeline, table) = (pipeline_type(input), table_type(column));
+        self.problem(path, ColumnProblemKind::Unsupported { pipeline, table })
+    }
+
     fn problem(&mut self, path: String, kind: ColumnProblemKind) -> Option<ValuePlan> {
         self.problems.push(ColumnProblem::new(path, kind));
         None
     }
 }
 
-/// What to do about two types that do not go together.
-fn remedy(input: &DataType, column: &TableFieldSchema, path: &str) -> String {
-    let name = path.rsplit('.').next().unwrap_or(path);
-    let repeated = column.mode() == Mode::Repeated;
-    if repeated && list_element(input).is_none() {
-        return format!("write an array, for example make_array({name})");
+fn struct_type(fields: &[ColumnPlan]) -> DataType {
+    DataType::Struct(fields.iter().map(|plan| Arc::clone(&plan.field)).collect())
+}
+
+/// The wire type of a column for which there are only NULLs; `None` if a type in it is not known.
+fn null_type(column: &TableFieldSchema, kind: TableType) -> Option<DataType> {
+    if kind != TableType::Struct {
+        return Some(kind.wire(PipelineType::Null, &DataType::Null));
     }
-    if !repeated && list_element(input).is_some() {
-        return "write one value, or make the table's column REPEATED".to_owned();
-    }
-    let sql = match column.r#type() {
-        // A number of what: read as the wrong unit it is a date in another century (reports.md 62).
-        Type::Timestamp | Type::Datetime if input.is_integer() => {
-            return format!("say the unit, for example to_timestamp_millis({name})");
-        }
-        Type::Datetime if matches!(input, DataType::Timestamp(..)) => {
-            return "cast it to TIMESTAMP without time zone, in the zone that is meant".to_owned();
-        }
-        Type::Struct => return "write a STRUCT with the fields of the table's".to_owned(),
-        _ if repeated => return "write an array of the table's type".to_owned(),
-        Type::Bool => "BOOLEAN",
-        Type::Int64 => "BIGINT",
-        Type::Double => "DOUBLE",
-        Type::String | Type::Json => "TEXT",
-        Type::Bytes => "BYTEA",
-        Type::Date => "DATE",
-        Type::Time => "TIME",
-        Type::Timestamp | Type::Datetime => "TIMESTAMP",
-        Type::Numeric => "DECIMAL(38, 9)",
-        _ => return "change the table's column or the query".to_owned(),
+    let field = |column: &TableFieldSchema| {
+        let value = null_type(column, TableType::of_value(column)?)?;
+        let wire = match column.mode() {
+            Mode::Repeated => DataType::List(Arc::new(Field::new_list_field(value, true))),
+            _ => value,
+        };
+        Some(Field::new(&column.name, wire, true))
     };
-    format!("cast it, for example CAST({name} AS {sql})")
+    let fields: Option<Vec<Field>> = column.fields.iter().map(field).collect();
+    Some(DataType::Struct(fields?.into()))
+}
+
+/// A name as SQL takes it, in quotes where it needs them.
+fn in_sql(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    if name.chars().all(plain) && !name.starts_with(|c: char| c.is_ascii_digit()) {
+        name.to_owned()
+    } else {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    }
 }

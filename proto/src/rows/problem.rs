@@ -50,6 +50,13 @@ pub enum ColumnProblemKind {
     NoColumnType {
         /// The pipeline's type.
         pipeline: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// STRUCTs are nested deeper than BigQuery has them.
+    TooDeep {
+        /// The most levels there may be.
+        most: usize,
     },
     /// BigQuery does not take the column's name.
     Name {
@@ -103,10 +110,13 @@ impl fmt::Display for ColumnProblem {
                 "the pipeline writes {pipeline}, the table has {table}, which is not yet supported; \
                  drop it in the query"
             ),
-            Kind::NoColumnType { pipeline } => write!(
+            Kind::NoColumnType { pipeline, remedy } => write!(
                 f,
-                "the pipeline writes {pipeline}, which no BigQuery type holds; \
-                 cast it to another type in the query"
+                "the pipeline writes {pipeline}, which no BigQuery type holds; {remedy}"
+            ),
+            Kind::TooDeep { most } => write!(
+                f,
+                "STRUCTs are nested more than {most} deep, BigQuery has no more; write fewer levels, or JSON"
             ),
             Kind::Name { reason } => write!(
                 f,

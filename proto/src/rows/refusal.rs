@@ -45,6 +45,8 @@ pub enum RowReason {
     SubMicroseconds,
     /// A date that carries a time of day.
     TimeOfDay,
+    /// A RANGE whose start is not before its end.
+    EmptyRange,
     /// Text that is not JSON; where its parser stopped, counted from 1.
     InvalidJson {
         /// Line of the text.
@@ -109,6 +111,11 @@ impl Report {
         {
             *last = error();
         }
+    }
+
+    /// Whether something is wrong with a row already.
+    pub(super) fn is_refused(&self, row: usize) -> bool {
+        self.refused.get(row).copied().unwrap_or_default()
     }
 
     pub(super) fn count_truncated(&mut self, values: u64) {
@@ -189,6 +196,7 @@ impl fmt::Display for RowReason {
             Self::IntegerDigits(digits) => write!(f, "more than {digits} digits before the decimal point"),
             Self::FractionDigits(digits) => write!(f, "more than {digits} digits behind the decimal point"),
             Self::SubMicroseconds => f.write_str("digits below a microsecond"),
+            Self::EmptyRange => f.write_str("a RANGE whose start is not before its end"),
             Self::TimeOfDay => f.write_str("a time of day in a DATE"),
             Self::InvalidJson { line, column } => write!(f, "not JSON (line {line}, column {column})"),
             Self::TooManyCharacters(max) => write!(f, "longer than {max} characters"),

@@ -1,7 +1,8 @@
-//! Names of types as users write them: the pipeline's in SQL, the table's in BigQuery's dialect.
+//! Names of types as users write them, the pipeline's in SQL, the table's in BigQuery's dialect; and what is in lists and dictionaries.
 
-use arrow_schema::{DataType, Fields, IntervalUnit};
+use arrow_schema::{DataType, Fields};
 
+use super::mapping::{PipelineType, TableType};
 use crate::wire::TableFieldSchema;
 use crate::wire::table_field_schema::{Mode, Type};
 
@@ -27,21 +28,30 @@ pub(super) fn pipeline_type(data_type: &DataType) -> String {
         DataType::Date32 | DataType::Date64 => "DATE",
         DataType::Time32(_) | DataType::Time64(_) => "TIME",
         DataType::Timestamp(_, None) => "TIMESTAMP",
-        DataType::Interval(IntervalUnit::YearMonth | IntervalUnit::DayTime | IntervalUnit::MonthDayNano) => {
-            "INTERVAL"
-        }
+        DataType::Interval(_) => "INTERVAL",
         DataType::Timestamp(_, Some(zone)) => return format!("TIMESTAMP WITH TIME ZONE '{zone}'"),
         DataType::Decimal128(precision, scale) | DataType::Decimal256(precision, scale) => {
             return format!("DECIMAL({precision}, {scale})");
         }
-        DataType::Dictionary(_, value) => return pipeline_type(value),
+        DataType::Dictionary(_, _) | DataType::RunEndEncoded(_, _) => return pipeline_type(unpacked(data_type)),
         DataType::Struct(fields) => return format!("STRUCT<{}>", struct_fields(fields)),
+        DataType::Map(entries, _) => return format!("MAP<{}>", map_types(entries.data_type())),
+        DataType::Union(_, _) => "UNION",
+        DataType::Duration(_) => return PipelineType::of(data_type).to_string(),
         other => match list_element(other) {
             Some(element) => return format!("{}[]", pipeline_type(element)),
             None => return other.to_string(),
         },
     };
     name.to_owned()
+}
+
+fn map_types(entry: &DataType) -> String {
+    let DataType::Struct(fields) = entry else {
+        return pipeline_type(entry);
+    };
+    let types: Vec<String> = fields.iter().map(|field| pipeline_type(field.data_type())).collect();
+    types.join(", ")
 }
 
 fn struct_fields(fields: &Fields) -> String {
@@ -79,7 +89,10 @@ pub(super) fn table_type(column: &TableFieldSchema) -> String {
                 .collect();
             format!("STRUCT<{}>", fields.join(", "))
         }
-        plain => plain.as_str_name().to_owned(),
+        plain => TableType::of_value(column).map_or_else(
+            || plain.as_str_name().to_owned(),
+            |table_type| table_type.to_string(),
+        ),
     };
     if column.mode() == Mode::Repeated {
         format!("ARRAY<{name}>")
@@ -88,22 +101,24 @@ pub(super) fn table_type(column: &TableFieldSchema) -> String {
     }
 }
 
-/// The element's type of any kind of list.
+/// The element's type of any kind of list; a map's is the STRUCT of key and value.
 pub(super) fn list_element(data_type: &DataType) -> Option<&DataType> {
     match data_type {
         DataType::List(field)
         | DataType::LargeList(field)
         | DataType::FixedSizeList(field, _)
         | DataType::ListView(field)
-        | DataType::LargeListView(field) => Some(field.data_type()),
+        | DataType::LargeListView(field)
+        | DataType::Map(field, _) => Some(field.data_type()),
         _ => None,
     }
 }
 
-/// The type behind any number of dictionaries.
+/// The type behind any number of dictionaries and run-end encodings.
 pub(super) fn unpacked(data_type: &DataType) -> &DataType {
     match data_type {
         DataType::Dictionary(_, value) => unpacked(value),
+        DataType::RunEndEncoded(_, value) => unpacked(value.data_type()),
         plain => plain,
     }
 }
@@ -126,7 +141,11 @@ pub(super) fn same_shape(a: &DataType, b: &DataType) -> bool {
         (DataType::FixedSizeList(a, m), DataType::FixedSizeList(b, n)) => {
             m == n && same_shape(a.data_type(), b.data_type())
         }
+        (DataType::Map(a, _), DataType::Map(b, _)) => same_shape(a.data_type(), b.data_type()),
         (DataType::Dictionary(k, a), DataType::Dictionary(l, b)) => k == l && same_shape(a, b),
+        (DataType::RunEndEncoded(k, a), DataType::RunEndEncoded(l, b)) => {
+            k.data_type() == l.data_type() && same_shape(a.data_type(), b.data_type())
+        }
         (a, b) => a == b,
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct Leaf<'a> {
 }
 
 /// The wire value, or why there is none.
-type Value<T> = Result<T, RowReason>;
+pub(super) type Value<T> = Result<T, RowReason>;
 
 impl Leaf<'_> {
     /// Carries out a step of the plan that made the array's type a known one.
@@ -58,7 +58,9 @@ impl Leaf<'_> {
             Step::Instant(unit) => Ok(self.instant(array, *unit)),
             Step::Clock(unit) => Ok(self.clock(array, *unit)),
             Step::Decimal { from_scale, bounds } => self.decimal(array, *from_scale, *bounds),
-            Step::Nulls | Step::List(_) | Step::Struct(_) => Err(ArrowError::SchemaError(format!(
+            Step::Interval(unit) => Ok(self.interval(array, *unit)),
+            Step::Duration(unit) => Ok(self.duration(array, *unit)),
+            Step::Nulls | Step::List(_) | Step::Struct(_) | Step::Range(_) => Err(ArrowError::SchemaError(format!(
                 "{} is not a leaf",
                 array.data_type()
             ))),
@@ -90,6 +92,10 @@ impl Leaf<'_> {
     }
 
     fn instant(&mut self, array: &ArrayRef, unit: TimeUnit) -> ArrayRef {
+        if matches!(self.wire, DataType::Timestamp(TimeUnit::Nanosecond, _)) {
+            // TIMESTAMP(12) takes them as they are: 64 bits of nanoseconds are within its years.
+            return self.labelled(array.as_primitive::<TimestampNanosecondType>().clone());
+        }
         let name = if matches!(self.wire, DataType::Timestamp(_, None)) {
             "DATETIME"
         } else {
@@ -175,6 +181,9 @@ impl Leaf<'_> {
                     .to_i128()
                     .ok_or(RowReason::IntegerDigits(bounds.integer))
             }),
+            DataType::Decimal256(_, _) if i32::from(from) == bounds.scale as i32 => {
+                self.check::<Decimal256Type>(array, |v| rescale256(v, from, bounds).err())
+            }
             DataType::Decimal256(_, _) => {
                 self.map::<Decimal256Type, Decimal256Type>(array, |v| rescale256(v, from, bounds))
             }
@@ -184,7 +193,7 @@ impl Leaf<'_> {
     }
 
     /// Maps every value that is not null; what lies under a null is nobody's value.
-    fn map<I: ArrowPrimitiveType, O: ArrowPrimitiveType>(
+    pub(super) fn map<I: ArrowPrimitiveType, O: ArrowPrimitiveType>(
         &mut self,
         array: &ArrayRef,
         mut value: impl FnMut(I::Native) -> Value<O::Native>,
@@ -209,7 +218,7 @@ impl Leaf<'_> {
     }
 
     /// Judges every value that is not null, for columns whose values stay as they are.
-    fn check<I: ArrowPrimitiveType>(
+    pub(super) fn check<I: ArrowPrimitiveType>(
         &mut self,
         array: &ArrayRef,
         fault: impl Fn(I::Native) -> Option<RowReason>,
@@ -226,11 +235,11 @@ impl Leaf<'_> {
     }
 
     /// Zone and precision are the wire's; the values are the same.
-    fn labelled<T: ArrowPrimitiveType>(&self, array: PrimitiveArray<T>) -> ArrayRef {
+    pub(super) fn labelled<T: ArrowPrimitiveType>(&self, array: PrimitiveArray<T>) -> ArrayRef {
         Arc::new(array.with_data_type(self.wire.clone()))
     }
 
-    fn refuse(&mut self, position: usize, reason: RowReason) {
+    pub(super) fn refuse(&mut self, position: usize, reason: RowReason) {
         self.report.refuse(self.place.row(position), self.path, reason);
     }
 }
@@ -335,9 +344,12 @@ fn rescale256(value: i256, from: i8, bounds: DecimalBounds) -> Value<i256> {
         return Err(too_fine);
     }
     let limit = power(integer + scale).unwrap_or(i256::MAX);
-    if scaled < limit && scaled > limit.wrapping_neg() {
-        Ok(scaled)
-    } else {
-        Err(too_big)
+    if scaled >= limit || scaled <= limit.wrapping_neg() {
+        return Err(too_big);
     }
+    // BIGNUMERIC ends where its 256 bits of scale 38 do, within the 39th digit (write-api.md 5.3).
+    if scale < 38 && scaled.checked_mul(i256::from_i128(10)).is_none() {
+        return Err(RowReason::OutOfRange("BIGNUMERIC"));
+    }
+    Ok(scaled)
 }

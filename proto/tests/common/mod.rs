@@ -11,7 +11,7 @@ use arrow_schema::{Field, Schema, SchemaRef};
 use bigquery_write_proto::rows::{
     ConvertError, Converted, RowEncoder, RowErrors, RowOptions, SubMicroseconds,
 };
-use bigquery_write_proto::wire::table_field_schema::{Mode, Type};
+use bigquery_write_proto::wire::table_field_schema::{FieldElementType, Mode, Type};
 use bigquery_write_proto::wire::{TableFieldSchema, TableSchema};
 
 pub const TRUNCATE: RowOptions = RowOptions {
@@ -45,6 +45,16 @@ pub fn record(name: &str, fields: Vec<TableFieldSchema>) -> TableFieldSchema {
     TableFieldSchema {
         fields,
         ..column(name, Type::Struct)
+    }
+}
+
+/// A column `x`.
+pub fn range(element: Type) -> TableFieldSchema {
+    TableFieldSchema {
+        range_element_type: Some(FieldElementType {
+            r#type: element.into(),
+        }),
+        ..column("x", Type::Range)
     }
 }
 
