@@ -230,7 +230,10 @@ fn a_name_that_no_table_can_have_is_refused_for_what_it_is() {
             ("größe", DataType::Int64),
             ("s", strukt(vec![("_table_x", DataType::Int64)])),
         ],
-        vec![column("GRÖSSE", Type::Int64), record("s", vec![column("a", Type::Int64)])],
+        vec![
+            column("GRÖSSE", Type::Int64),
+            record("s", vec![column("a", Type::Int64)]),
+        ],
     );
     assert_eq!(
         told,
@@ -434,7 +437,10 @@ fn a_table_is_made_for_intervals_and_maps_and_for_structs_15_deep() {
             required(column("waited", Type::Interval)),
             repeated(record(
                 "counts",
-                vec![required(column("key", Type::String)), column("value", Type::Int64)]
+                vec![
+                    required(column("key", Type::String)),
+                    column("value", Type::Int64)
+                ]
             )),
             column("day", Type::Date),
         ])

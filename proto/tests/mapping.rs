@@ -65,7 +65,11 @@ fn the_encoder_takes_and_refuses_what_the_table_says() {
             (Treatment::Written { .. }, Err(problems))
                 if pipeline == PipelineType::Struct && kind != TableType::Struct =>
             {
-                assert!(problems[0].to_string().ends_with("; name its two fields start and end"));
+                assert!(
+                    problems[0]
+                        .to_string()
+                        .ends_with("; name its two fields start and end")
+                );
             }
             (Treatment::Refused { remedy }, Err(problems)) => {
                 let ColumnProblemKind::Type { remedy: said, .. } = &problems[0].kind else {
@@ -88,7 +92,13 @@ fn every_example_is_of_its_type_and_every_cell_is_in_one_line() {
     let cells = mapping().count();
     assert_eq!(cells, PipelineType::ALL.len() * TableType::ALL.len());
     let lines = mapping_lines();
-    assert_eq!(lines.iter().map(|line| line.pipeline.len() * line.table.len()).sum::<usize>(), cells);
+    assert_eq!(
+        lines
+            .iter()
+            .map(|line| line.pipeline.len() * line.table.len())
+            .sum::<usize>(),
+        cells
+    );
 }
 
 #[test]

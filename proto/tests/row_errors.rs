@@ -340,7 +340,9 @@ fn a_bound_that_does_not_fit_is_told_once_and_by_its_own_name() {
     );
     let backwards = dates(&[Some(2)], &[Some(1)]);
     assert_eq!(
-        convert(backwards, range(Type::Date), TRUNCATE).unwrap_err().to_string(),
+        convert(backwards, range(Type::Date), TRUNCATE)
+            .unwrap_err()
+            .to_string(),
         "1 row does not fit the table: row 1 of the batch, column `x`: a RANGE whose start is not before its end"
     );
 }

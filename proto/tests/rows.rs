@@ -135,8 +135,12 @@ fn intervals_durations_and_picoseconds_keep_their_parts() {
     let all = intervals(vec![Some(parts(1, -2, 3_000)), None]);
     let (same, _) = wire(Arc::clone(&all), interval());
     assert_eq!(
-        same.as_primitive::<types::IntervalMonthDayNanoType>().values().as_ptr(),
-        all.as_primitive::<types::IntervalMonthDayNanoType>().values().as_ptr(),
+        same.as_primitive::<types::IntervalMonthDayNanoType>()
+            .values()
+            .as_ptr(),
+        all.as_primitive::<types::IntervalMonthDayNanoType>()
+            .values()
+            .as_ptr(),
         "shared, not copied"
     );
     // Digits are cut as those of a text, towards zero.
@@ -221,9 +225,15 @@ fn nulls_maps_and_runs_arrive_as_what_they_stand_for() {
     ));
     let whole = wire(Arc::new(maps.finish()), target);
     let lists = whole.as_list::<i32>();
-    assert_eq!((lists.value_offsets(), lists.null_count()), (&[0, 1, 1, 2][..], 0));
+    assert_eq!(
+        (lists.value_offsets(), lists.null_count()),
+        (&[0, 1, 1, 2][..], 0)
+    );
     let entries = lists.values().as_struct();
-    assert_eq!(entries.column(0).as_string::<i32>(), &StringArray::from(vec!["a", "b"]));
+    assert_eq!(
+        entries.column(0).as_string::<i32>(),
+        &StringArray::from(vec!["a", "b"])
+    );
     assert_eq!(
         entries.column(1).as_primitive::<Int64Type>(),
         &Int64Array::from(vec![Some(1), None])

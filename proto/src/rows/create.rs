@@ -87,7 +87,10 @@ fn column(
             problem(ColumnProblemKind::TooDeep { most: DEEPEST });
             return None;
         }
-        return Some(column(TableType::Struct, columns(inputs, path, depth + 1, problems)));
+        return Some(column(
+            TableType::Struct,
+            columns(inputs, path, depth + 1, problems),
+        ));
     }
     let Some(table_type) = column_type(value, json) else {
         let remedy = if list_element(value).is_some() {

@@ -55,8 +55,9 @@ impl Leaf<'_> {
             TimeUnit::Second => self.map::<DurationSecondType, Wire>(array, |v| time(v, 1_000_000_000)),
             TimeUnit::Millisecond => self.map::<DurationMillisecondType, Wire>(array, |v| time(v, 1_000_000)),
             TimeUnit::Microsecond => self.map::<DurationMicrosecondType, Wire>(array, |v| time(v, 1_000)),
-            TimeUnit::Nanosecond => self
-                .cut::<DurationNanosecondType>(array, |nanos| Ok((IntervalMonthDayNano::new(0, 0, nanos), nanos))),
+            TimeUnit::Nanosecond => self.cut::<DurationNanosecondType>(array, |nanos| {
+                Ok((IntervalMonthDayNano::new(0, 0, nanos), nanos))
+            }),
         }
     }
 
@@ -75,7 +76,11 @@ impl Leaf<'_> {
                 return Err(RowReason::SubMicroseconds);
             }
             truncated.set(truncated.get() + u64::from(finer != 0));
-            Ok(IntervalMonthDayNano::new(interval.months, interval.days, nanos - finer))
+            Ok(IntervalMonthDayNano::new(
+                interval.months,
+                interval.days,
+                nanos - finer,
+            ))
         });
         self.report.count_truncated(truncated.get());
         array

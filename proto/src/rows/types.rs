@@ -33,7 +33,9 @@ pub(super) fn pipeline_type(data_type: &DataType) -> String {
         DataType::Decimal128(precision, scale) | DataType::Decimal256(precision, scale) => {
             return format!("DECIMAL({precision}, {scale})");
         }
-        DataType::Dictionary(_, _) | DataType::RunEndEncoded(_, _) => return pipeline_type(unpacked(data_type)),
+        DataType::Dictionary(_, _) | DataType::RunEndEncoded(_, _) => {
+            return pipeline_type(unpacked(data_type));
+        }
         DataType::Struct(fields) => return format!("STRUCT<{}>", struct_fields(fields)),
         DataType::Map(entries, _) => return format!("MAP<{}>", map_types(entries.data_type())),
         DataType::Union(_, _) => "UNION",
@@ -50,7 +52,10 @@ fn map_types(entry: &DataType) -> String {
     let DataType::Struct(fields) = entry else {
         return pipeline_type(entry);
     };
-    let types: Vec<String> = fields.iter().map(|field| pipeline_type(field.data_type())).collect();
+    let types: Vec<String> = fields
+        .iter()
+        .map(|field| pipeline_type(field.data_type()))
+        .collect();
     types.join(", ")
 }
 

@@ -60,10 +60,9 @@ impl Leaf<'_> {
             Step::Decimal { from_scale, bounds } => self.decimal(array, *from_scale, *bounds),
             Step::Interval(unit) => Ok(self.interval(array, *unit)),
             Step::Duration(unit) => Ok(self.duration(array, *unit)),
-            Step::Nulls | Step::List(_) | Step::Struct(_) | Step::Range(_) => Err(ArrowError::SchemaError(format!(
-                "{} is not a leaf",
-                array.data_type()
-            ))),
+            Step::Nulls | Step::List(_) | Step::Struct(_) | Step::Range(_) => Err(ArrowError::SchemaError(
+                format!("{} is not a leaf", array.data_type()),
+            )),
         }
     }
 

@@ -199,7 +199,9 @@ impl Rule {
             Self::Instant(_) => {
                 "the same instant, without a zone in UTC; beyond the years 1 to 9999: a row error"
             }
-            Self::Decimal => "the same number; more digits than the column takes, before or behind the point: a row error",
+            Self::Decimal => {
+                "the same number; more digits than the column takes, before or behind the point: a row error"
+            }
             Self::Interval(YearMonth) => "the same months; beyond 10000 years: a row error",
             Self::Interval(DayTime) => "the same days and time; beyond 3660000 days: a row error",
             Self::Interval(MonthDayNano) => {

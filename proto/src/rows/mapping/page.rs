@@ -100,18 +100,18 @@ const FAMILIES: &[(&str, Belongs)] = &[
         matches!(one, PipelineType::Date32 | PipelineType::Date64)
     }),
     ("all times", |one| matches!(one, PipelineType::Time(_))),
-    ("all timestamps", |one| {
-        matches!(one, PipelineType::Timestamp(..))
-    }),
-    ("timestamps in s, ms and µs", |one| {
-        matches!(one, PipelineType::Timestamp(unit, _) if unit != Nanosecond)
-    }),
+    ("all timestamps", |one| matches!(one, PipelineType::Timestamp(..))),
+    (
+        "timestamps in s, ms and µs",
+        |one| matches!(one, PipelineType::Timestamp(unit, _) if unit != Nanosecond),
+    ),
     ("timestamps in ns", |one| {
         matches!(one, PipelineType::Timestamp(Nanosecond, _))
     }),
-    ("timestamps in s, ms and µs without zone or in UTC", |one| {
-        matches!(one, PipelineType::Timestamp(unit, Zone::None | Zone::Utc) if unit != Nanosecond)
-    }),
+    (
+        "timestamps in s, ms and µs without zone or in UTC",
+        |one| matches!(one, PipelineType::Timestamp(unit, Zone::None | Zone::Utc) if unit != Nanosecond),
+    ),
     ("timestamps in ns without zone or in UTC", |one| {
         matches!(one, PipelineType::Timestamp(Nanosecond, Zone::None | Zone::Utc))
     }),
@@ -127,18 +127,25 @@ const FAMILIES: &[(&str, Belongs)] = &[
 pub fn describe() -> String {
     let mut page = String::from(HEAD);
     let lines = mapping_lines();
-    let mut row = |cells: &[&str]| writeln!(page, "| {} |", cells.join(" | ")).expect("a String takes all text");
+    let mut row =
+        |cells: &[&str]| writeln!(page, "| {} |", cells.join(" | ")).expect("a String takes all text");
     row(&["column", "pipeline", "sent as", "what arrives"]);
     row(&["---"; 4]);
     for line in &lines {
         if let Treatment::Written { wire, how } = line.treatment
             && line.pipeline != [PipelineType::Null]
         {
-            row(&[&in_code(&line.table_types()), &line.pipeline_types(), &format!("`{wire}`"), how]);
+            row(&[
+                &in_code(&line.table_types()),
+                &line.pipeline_types(),
+                &format!("`{wire}`"),
+                how,
+            ]);
         }
     }
     page.push_str(REFUSED);
-    let mut row = |cells: &[&str]| writeln!(page, "| {} |", cells.join(" | ")).expect("a String takes all text");
+    let mut row =
+        |cells: &[&str]| writeln!(page, "| {} |", cells.join(" | ")).expect("a String takes all text");
     row(&["column", "pipeline", "what to do"]);
     row(&["---"; 3]);
     for line in &lines {
@@ -148,7 +155,8 @@ pub fn describe() -> String {
         }
     }
     page.push_str(CREATED);
-    let mut row = |cells: &[&str]| writeln!(page, "| {} |", cells.join(" | ")).expect("a String takes all text");
+    let mut row =
+        |cells: &[&str]| writeln!(page, "| {} |", cells.join(" | ")).expect("a String takes all text");
     row(&["pipeline (Arrow)", "in SQL", "column made"]);
     row(&["---"; 3]);
     for &pipeline in PipelineType::ALL {

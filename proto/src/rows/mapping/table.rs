@@ -113,7 +113,11 @@ impl TableType {
 
     /// A nullable column of the type; of an array or a STRUCT one with fields yet to be given.
     pub(in super::super) fn column(self, name: &str) -> TableFieldSchema {
-        let element = |r#type: Type| Some(FieldElementType { r#type: r#type.into() });
+        let element = |r#type: Type| {
+            Some(FieldElementType {
+                r#type: r#type.into(),
+            })
+        };
         let (r#type, range_element_type) = match self {
             Self::Bool => (Type::Bool, None),
             Self::Int64 => (Type::Int64, None),
