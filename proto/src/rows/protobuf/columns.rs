@@ -10,7 +10,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::{BooleanBuffer, NullBuffer, i256};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, TimeUnit};
 
 use super::layout::{Field, Kind, Label, Message};
 use super::output::{Output, Tag, WireType, varint_len};
@@ -33,10 +33,13 @@ enum Values<'a> {
     Date(&'a [i32]),
     Time(&'a [i64]),
     Datetime(&'a [i64]),
-    Picoseconds(&'a [i64]),
+    /// With how many there are in a second.
+    Picoseconds(&'a [i64], i64),
     Interval(&'a [IntervalMonthDayNano]),
     Numeric(&'a [i128]),
     Bignumeric(&'a [i256]),
+    /// At scale 37.
+    WideBignumeric(&'a [i256]),
     /// Text and bytes.
     Bytes(&'a [i32], &'a [u8]),
     Message(Vec<Column<'a>>, Sizes),
@@ -156,16 +159,29 @@ impl<'a> Column<'a> {
             Kind::Datetime => {
                 Values::Datetime(measure.varints::<TimestampMicrosecondType>(array, values::datetime))
             }
-            Kind::Picoseconds => {
+            Kind::Picoseconds(unit) => {
                 measure.alike(1 + PICOSECONDS);
-                Values::Picoseconds(array.as_primitive::<TimestampNanosecondType>().values())
+                match unit {
+                    TimeUnit::Nanosecond => {
+                        let values = array.as_primitive::<TimestampNanosecondType>().values();
+                        Values::Picoseconds(values, 1_000_000_000)
+                    }
+                    _ => {
+                        let values = array.as_primitive::<TimestampMicrosecondType>().values();
+                        Values::Picoseconds(values, 1_000_000)
+                    }
+                }
             }
             Kind::Interval => {
                 let len = |value| values::interval(value).1;
                 Values::Interval(measure.texts::<IntervalMonthDayNanoType>(array, len))
             }
             Kind::Numeric => Values::Numeric(measure.texts::<Decimal128Type>(array, values::numeric_len)),
-            Kind::Bignumeric => {
+            Kind::Bignumeric(37) => {
+                let len = |value| values::bignumeric_len(values::tenfold(value));
+                Values::WideBignumeric(measure.texts::<Decimal256Type>(array, len))
+            }
+            Kind::Bignumeric(_) => {
                 Values::Bignumeric(measure.texts::<Decimal256Type>(array, values::bignumeric_len))
             }
             Kind::Text => {
@@ -218,7 +234,13 @@ impl<'a> Column<'a> {
             Values::Bignumeric(values) => {
                 output.prefix(tag, &values[at].to_le_bytes(), values::bignumeric_len(values[at]));
             }
-            Values::Picoseconds(values) => output.prefix(tag, &values::picoseconds(values[at]), PICOSECONDS),
+            Values::WideBignumeric(values) => {
+                let value = values::tenfold(values[at]);
+                output.prefix(tag, &value.to_le_bytes(), values::bignumeric_len(value));
+            }
+            Values::Picoseconds(values, second) => {
+                output.prefix(tag, &values::picoseconds(values[at], *second), PICOSECONDS);
+            }
             Values::Interval(values) => {
                 let (text, len) = values::interval(values[at]);
                 output.prefix(tag, &text, len);
@@ -261,10 +283,10 @@ impl Kind {
             Self::Double => WireType::Fixed64,
             Self::Text
             | Self::Bytes
-            | Self::Picoseconds
+            | Self::Picoseconds(_)
             | Self::Interval
             | Self::Numeric
-            | Self::Bignumeric
+            | Self::Bignumeric(_)
             | Self::Message(_) => WireType::Delimited,
         }
     }

@@ -129,9 +129,9 @@ fn type_number(kind: &Kind) -> i32 {
         Kind::Int64 | Kind::Time | Kind::Datetime => 3,
         Kind::Date => 5,
         Kind::Bool => 8,
-        Kind::Text | Kind::Picoseconds | Kind::Interval => 9,
+        Kind::Text | Kind::Picoseconds(_) | Kind::Interval => 9,
         Kind::Message(_) => 11,
-        Kind::Bytes | Kind::Numeric | Kind::Bignumeric => 12,
+        Kind::Bytes | Kind::Numeric | Kind::Bignumeric(_) => 12,
     }
 }
 

@@ -51,14 +51,14 @@ pub(super) enum Kind {
     Time,
     /// DATETIME as int64, packed.
     Datetime,
-    /// TIMESTAMP(12) as string with twelve digits of a second.
-    Picoseconds,
+    /// TIMESTAMP(12), of microseconds or nanoseconds, as string with twelve digits of a second.
+    Picoseconds(TimeUnit),
     /// INTERVAL as string.
     Interval,
     /// NUMERIC as bytes.
     Numeric,
-    /// BIGNUMERIC as bytes.
-    Bignumeric,
+    /// BIGNUMERIC as bytes; the wire schema's scale is 38, or 37 where there may be 39 digits before the point.
+    Bignumeric(i8),
     /// STRUCT, and RANGE as `start` and `end`.
     Message(Message),
 }
@@ -81,8 +81,7 @@ impl Message {
                 value if column.is_some_and(is_required) => (value, Label::Required),
                 value => (value, Label::Optional),
             };
-            let inner = column.map_or(&[][..], |column| &column.fields);
-            let kind = Kind::new(value, inner)?.ok_or_else(|| EncodeError::Type {
+            let kind = Kind::new(value, column)?.ok_or_else(|| EncodeError::Type {
                 column: field.name().clone(),
                 data_type: value.clone(),
             })?;
@@ -101,8 +100,11 @@ impl Message {
 
 impl Kind {
     /// `None`: a type of no wire schema.
-    fn new(wire: &DataType, columns: &[TableFieldSchema]) -> Result<Option<Self>, EncodeError> {
+    fn new(wire: &DataType, column: Option<&TableFieldSchema>) -> Result<Option<Self>, EncodeError> {
+        let picoseconds = column.is_some_and(|column| column.timestamp_precision == Some(12));
         Ok(Some(match wire {
+            // int64 is no TIMESTAMP(12) (write-api.md 5.1).
+            DataType::Timestamp(unit, Some(_)) if picoseconds => Self::Picoseconds(*unit),
             DataType::Boolean => Self::Bool,
             DataType::Int64 | DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => Self::Int64,
             DataType::Float64 => Self::Double,
@@ -111,11 +113,14 @@ impl Kind {
             DataType::Date32 => Self::Date,
             DataType::Time64(TimeUnit::Microsecond) => Self::Time,
             DataType::Timestamp(TimeUnit::Microsecond, None) => Self::Datetime,
-            DataType::Timestamp(TimeUnit::Nanosecond, Some(_)) => Self::Picoseconds,
+            DataType::Timestamp(TimeUnit::Nanosecond, Some(_)) => Self::Picoseconds(TimeUnit::Nanosecond),
             DataType::Interval(IntervalUnit::MonthDayNano) => Self::Interval,
             DataType::Decimal128(_, 9) => Self::Numeric,
-            DataType::Decimal256(_, 38) => Self::Bignumeric,
-            DataType::Struct(fields) => Self::Message(Message::new(fields, columns)?),
+            DataType::Decimal256(_, scale @ (37 | 38)) => Self::Bignumeric(*scale),
+            DataType::Struct(fields) => {
+                let columns = column.map_or(&[][..], |column| &column.fields);
+                Self::Message(Message::new(fields, columns)?)
+            }
             _ => return Ok(None),
         }))
     }

@@ -275,6 +275,37 @@ fn decimals_are_their_unscaled_bytes_from_the_lowest() {
     expected[3].extend([vec![0xff; 31], vec![0x7f]].concat());
     expected[4].extend([vec![0x00; 31], vec![0x80]].concat());
     assert_eq!(column_of(array), expected);
+
+    // At scale 37: one, and 39 digits before the point.
+    let one = i256::from_i128(10).checked_pow(37).unwrap();
+    let ten = i256::from_i128(10);
+    let values = vec![Some(one), Some(i256::MAX.wrapping_div(ten)), None];
+    let array = Decimal256Array::from(values)
+        .with_precision_and_scale(76, 37)
+        .unwrap();
+    let mut expected = hexes(["0a 10 0000000040228a097ac4865aa84c3b4b", "0a 20 f8", ""]);
+    expected[1].extend([vec![0xff; 30], vec![0x7f]].concat());
+    assert_eq!(column_of(array), expected);
+}
+
+#[test]
+fn a_timestamp_of_picoseconds_is_text_whatever_its_unit() {
+    let micros = TimestampMicrosecondArray::from(vec![Some(-1), None]).with_timezone("UTC");
+    let rows = batch(vec![("x", Arc::new(micros))]);
+    let columns = vec![TableFieldSchema {
+        timestamp_precision: Some(12),
+        ..column("x", Mode::Nullable, vec![])
+    }];
+    let (_, descriptor) = described(rows.schema_ref(), columns.clone());
+    assert_eq!(
+        descriptor.field,
+        [described_field("x", 1, Label::Optional, Type::String)]
+    );
+    let messages = Messages::new(rows.schema_ref(), &TableSchema { fields: columns }).unwrap();
+    let written = messages.write(std::iter::once(&rows));
+    let mut expected = hexes(["0a 21", ""]);
+    expected[0].extend(b"1969-12-31T23:59:59.999999000000Z");
+    assert_eq!(written.rows().map(|row| row.to_vec()).collect::<Vec<_>>(), expected);
 }
 
 fn list(offsets: Vec<i32>, nulls: Option<Vec<bool>>, values: impl Array + 'static) -> ListArray {

@@ -68,19 +68,26 @@ pub(super) fn bignumeric_len(value: i256) -> usize {
     }
 }
 
-/// Nanoseconds since 1970 as text with twelve digits behind the second (write-api.md 5.1).
-pub(super) fn picoseconds(nanos: i64) -> [u8; PICOSECONDS] {
-    let (seconds, nanos) = (nanos.div_euclid(1_000_000_000), nanos.rem_euclid(1_000_000_000));
+/// A BIGNUMERIC of scale 37 at its own, 38. Conversion has seen to it that 256 bits hold it; what is null may be anything.
+#[inline]
+pub(super) fn tenfold(value: i256) -> i256 {
+    value.wrapping_mul(i256::from_i128(10))
+}
+
+/// An instant since 1970, in units of which `second` are one, as text with twelve digits behind the second (write-api.md 5.1).
+pub(super) fn picoseconds(instant: i64, second: i64) -> [u8; PICOSECONDS] {
+    let seconds = instant.div_euclid(second);
+    let nanos = instant.rem_euclid(second) * (1_000_000_000 / second);
     let (year, month, day) = date(seconds.div_euclid(86_400));
-    let second = seconds.rem_euclid(86_400);
+    let of_day = seconds.rem_euclid(86_400);
     let mut text = *b"0000-00-00T00:00:00.000000000000Z";
     let parts = [
         (0, 4, year),
         (5, 2, i64::from(month)),
         (8, 2, i64::from(day)),
-        (11, 2, second / 3_600),
-        (14, 2, second / 60 % 60),
-        (17, 2, second % 60),
+        (11, 2, of_day / 3_600),
+        (14, 2, of_day / 60 % 60),
+        (17, 2, of_day % 60),
         (20, 9, nanos),
     ];
     for (at, len, mut number) in parts {
@@ -220,7 +227,7 @@ mod tests {
 
     #[test]
     fn literals_are_written_in_full() {
-        let text = |nanos| String::from_utf8(picoseconds(nanos).to_vec()).unwrap();
+        let text = |nanos| String::from_utf8(picoseconds(nanos, 1_000_000_000).to_vec()).unwrap();
         assert_eq!(text(0), "1970-01-01T00:00:00.000000000000Z");
         assert_eq!(
             text(1_480_774_287_123_456_789),
@@ -229,6 +236,10 @@ mod tests {
         assert_eq!(text(-1), "1969-12-31T23:59:59.999999999000Z");
         assert_eq!(text(i64::MIN), "1677-09-21T00:12:43.145224192000Z");
         assert_eq!(text(i64::MAX), "2262-04-11T23:47:16.854775807000Z");
+
+        let text = |micros| String::from_utf8(picoseconds(micros, 1_000_000).to_vec()).unwrap();
+        assert_eq!(text(-62_135_596_800_000_000), "0001-01-01T00:00:00.000000000000Z");
+        assert_eq!(text(253_402_300_799_999_999), "9999-12-31T23:59:59.999999000000Z");
 
         let text = |months, days, nanos| {
             let (text, len) = interval(IntervalMonthDayNano::new(months, days, nanos));
