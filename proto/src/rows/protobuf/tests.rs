@@ -305,7 +305,10 @@ fn a_timestamp_of_picoseconds_is_text_whatever_its_unit() {
     let written = messages.write(std::iter::once(&rows));
     let mut expected = hexes(["0a 21", ""]);
     expected[0].extend(b"1969-12-31T23:59:59.999999000000Z");
-    assert_eq!(written.rows().map(|row| row.to_vec()).collect::<Vec<_>>(), expected);
+    assert_eq!(
+        written.rows().map(|row| row.to_vec()).collect::<Vec<_>>(),
+        expected
+    );
 }
 
 fn list(offsets: Vec<i32>, nulls: Option<Vec<bool>>, values: impl Array + 'static) -> ListArray {
