@@ -36,6 +36,8 @@ pub enum CommandKind {
     Append,
     /// Drop an acknowledged request.
     Release,
+    /// Take bad rows out of a request. Not in [`Self::ALL`]: with `row_errors = 'fail'` no run comes by it.
+    RemoveRows,
     /// Hand a checkpoint's part to the host.
     Prepared,
     /// Publish rows.
@@ -67,7 +69,7 @@ impl Probe {
 }
 
 impl CommandKind {
-    /// Every kind.
+    /// Every kind that a run can come by.
     pub const ALL: [Self; 12] = [
         Self::CreateStream,
         Self::Connect,
@@ -90,6 +92,7 @@ impl CommandKind {
             Command::Disconnect { .. } => Self::Disconnect,
             Command::Append { .. } => Self::Append,
             Command::Release { .. } => Self::Release,
+            Command::RemoveRows { .. } => Self::RemoveRows,
             Command::Prepared { .. } => Self::Prepared,
             Command::Flush { .. } => Self::Flush,
             Command::Committed { .. } => Self::Committed,

@@ -22,7 +22,7 @@ pub struct SubtaskState {
     pub parallelism: u32,
     /// The life that wrote it.
     pub incarnation: Incarnation,
-    /// The table, as `projects/p/datasets/d/tables/t`.
+    /// The table, as `projects/p/datasets/d/tables/t`. A stream's name tells its own: that of the dead letters is another one.
     pub table: String,
     /// Streams the subtask holds or has rows on, with their ends.
     pub streams: Vec<StreamState>,

@@ -10,6 +10,8 @@
 //! Rule for the driver: after each [`Core::handle`], take every command with [`Core::poll`], then wait until
 //! [`Core::next_wake`] at most. Time is told and never goes back.
 
+mod dead_letters;
+
 use std::collections::BTreeMap;
 
 use crate::checkpoint::{
@@ -17,9 +19,11 @@ use crate::checkpoint::{
 };
 use crate::commit::CommitRun;
 use crate::ids::{
-    Epoch, Generation, Incarnation, Lane as LaneId, Micros, NextOffset, StreamName, SubtaskIndex,
+    Epoch, Generation, Incarnation, Lane as LaneId, Micros, NextOffset, RowCount, StreamName, SubtaskIndex,
 };
-use crate::io::{Command, CoreConfig, Failure, FailureKind, Input, Notice, Replay};
+use crate::io::{
+    Command, CoreConfig, Destination, Failure, FailureKind, Input, Notice, Replay, RowErrorPolicy,
+};
 use crate::lane::{Lane, Snapshot};
 use crate::ledger::Batch;
 use crate::mutant::Mutant;
@@ -35,8 +39,11 @@ pub struct Core {
     config: CoreConfig,
     incarnation: Incarnation,
     shared: Shared,
+    /// Those of the table, then that of the dead letters if there is one.
     lanes: Vec<Lane>,
     rate: AckRate,
+    /// Rows that were refused and are not handed over as dead letters yet.
+    dead_letters_owed: RowCount,
     restored: Option<RestoredEpoch>,
     /// Commit lists of own epochs, up to and including the last committed one.
     prepared: BTreeMap<Epoch, CommitList>,
@@ -85,11 +92,10 @@ impl Core {
             .wrapping_add(u64::from(config.subtask.0) << 32);
         Self {
             incarnation: Incarnation(config.started_at.0),
-            shared: Shared::new(config.limits.clone(), config.started_at, salt, config.mutation),
-            lanes: (0..config.streams)
-                .map(|index| Lane::new(LaneId(index)))
-                .collect(),
+            shared: Shared::new(&config, salt),
+            lanes: lanes(&config),
             rate: AckRate::default(),
+            dead_letters_owed: RowCount(0),
             restored: None,
             prepared: BTreeMap::new(),
             last_epoch: None,
@@ -165,7 +171,19 @@ impl Core {
                 self.restore(&union, replay);
                 Ok(())
             }
-            Input::Batch { id, rows, bytes } => self.batch(Batch { id, rows, bytes }),
+            Input::Batch {
+                destination,
+                id,
+                rows,
+                bytes,
+            } => self.batch(destination, Batch { id, rows, bytes }),
+            Input::RowsRefused { rows } => self.rows_refused(rows),
+            Input::RowsRemoved {
+                batch,
+                rows,
+                bytes,
+                dead_letters,
+            } => self.rows_removed(batch, rows, bytes, dead_letters),
             Input::Barrier { epoch } => self.open_barrier(epoch),
             Input::StreamCreated { lane, stream } => {
                 self.lanes[lane.0].created(stream, &mut self.shared);
@@ -221,7 +239,7 @@ impl Core {
 
     /// Does whatever has become possible.
     fn advance(&mut self) -> Result<(), Failure> {
-        let drained = self.lanes.iter().all(Lane::is_drained);
+        let drained = self.lanes.iter().all(Lane::is_drained) && self.owes_no_dead_letters();
         if drained && let Some(epoch) = self.barrier.take() {
             self.prepare(epoch);
         }
@@ -263,19 +281,28 @@ impl Core {
 
     // Rows.
 
-    fn batch(&mut self, batch: Batch) -> Result<(), Failure> {
+    fn batch(&mut self, destination: Destination, batch: Batch) -> Result<(), Failure> {
+        if batch.rows.0 == 0 {
+            return Err(host("a payload without rows was handed over"));
+        }
+        match destination {
+            Destination::Table => self.check_rows_may_come()?,
+            Destination::DeadLetters => self.pay_dead_letters(batch.rows)?,
+        }
+        self.rate.began(self.shared.now, self.inflight_bytes());
+        let lanes = self.lanes.iter_mut().filter(|lane| lane.takes(destination));
+        let lane = lanes.min_by_key(|lane| lane.queued_bytes());
+        lane.expect("there is a lane for the table, and one for dead letters where they are owed")
+            .push(batch, &mut self.shared);
+        Ok(())
+    }
+
+    fn check_rows_may_come(&self) -> Result<(), Failure> {
         if self.barrier.is_some() || self.phase != LifePhase::Running {
             return Err(host(
                 "rows came behind a barrier that is not reported yet, or after the end of data",
             ));
         }
-        if batch.rows.0 == 0 {
-            return Err(host("a payload without rows was handed over"));
-        }
-        self.rate.began(self.shared.now, self.inflight_bytes());
-        let lane = self.lanes.iter_mut().min_by_key(|lane| lane.queued_bytes());
-        lane.expect("there is at least one lane")
-            .push(batch, &mut self.shared);
         Ok(())
     }
 
@@ -495,6 +522,16 @@ impl Core {
         self.phase = LifePhase::Flushing;
         self.run = Some(CommitRun::new(None, stages));
     }
+}
+
+fn lanes(config: &CoreConfig) -> Vec<Lane> {
+    let table = std::iter::repeat_n(Destination::Table, config.streams);
+    let dead_letters = (config.row_errors == RowErrorPolicy::DeadLetter).then_some(Destination::DeadLetters);
+    table
+        .chain(dead_letters)
+        .enumerate()
+        .map(|(index, destination)| Lane::new(LaneId(index), destination))
+        .collect()
 }
 
 /// Only streams with new rows (invariant 12).

@@ -82,7 +82,7 @@ impl Micros {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct StreamName(pub String);
 
-/// One of the streams a subtask writes side by side (`write.streams`), by position.
+/// One of the streams a subtask writes side by side (`write.streams`), by position; the stream of dead letters comes last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane(pub usize);
 

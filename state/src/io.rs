@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::checkpoint::{CommitList, RestoredUnion, SubtaskState};
-use crate::fault::Fault;
+use crate::fault::{Fault, RowFault};
 use crate::ids::{
     BatchId, Epoch, FlushId, FlushOffset, Generation, Lane, Micros, NextOffset, RequestNumber, RowCount,
     StreamName, SubtaskIndex,
@@ -21,8 +21,11 @@ pub struct CoreConfig {
     pub subtask: SubtaskIndex,
     /// Number of subtasks.
     pub parallelism: u32,
-    /// Streams written side by side, at least one.
+    /// Streams written to the table side by side, at least one. With [`RowErrorPolicy::DeadLetter`] there is one more lane, the last one,
+    /// for the stream of dead letters.
     pub streams: usize,
+    /// `row_errors`.
+    pub row_errors: RowErrorPolicy,
     /// Wall clock at the start of this attempt: the incarnation, unless a restored one is larger.
     pub started_at: Micros,
     /// Bounds of every wait and queue (invariant 13).
@@ -63,6 +66,24 @@ pub enum Unprovable {
     AcceptLoss,
 }
 
+/// What to do about rows that BigQuery refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RowErrorPolicy {
+    /// Stop the job.
+    Fail,
+    /// Take them out of their request and write them to the dead-letter table, inside the same checkpoint and commit.
+    DeadLetter,
+}
+
+/// Where rows go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Destination {
+    /// The table of the job.
+    Table,
+    /// The dead-letter table.
+    DeadLetters,
+}
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Input {
@@ -73,8 +94,12 @@ pub enum Input {
         /// Whether its commit will be replayed.
         replay: Replay,
     },
-    /// A payload for one append; only while [`crate::Core::has_room`] and no barrier is open.
+    /// A payload for one append; only while [`crate::Core::has_room`]. Those for the table come only while no barrier is open. Those for
+    /// the dead-letter table hold rows that are owed, come before others for which there is room, and are due while
+    /// [`crate::Core::wants_dead_letters`].
     Batch {
+        /// Where it goes.
+        destination: Destination,
         /// Its number; never used twice.
         id: BatchId,
         /// Its rows, at least one.
@@ -82,7 +107,24 @@ pub enum Input {
         /// Its size on the wire.
         bytes: u64,
     },
-    /// The host's barrier: everything before it is handed over.
+    /// Rows that the sink itself refused before they were part of a payload: as many dead letters are owed from now on. Only while no barrier
+    /// is open.
+    RowsRefused {
+        /// How many, at least one.
+        rows: RowCount,
+    },
+    /// Bad rows were taken out of a payload, as `RemoveRows` asked; the rest is encoded anew under the same number.
+    RowsRemoved {
+        /// Which payload.
+        batch: BatchId,
+        /// Rows left in it; without any it is released and never sent.
+        rows: RowCount,
+        /// Its size on the wire now.
+        bytes: u64,
+        /// Dead letters owed for the rows taken out, one for each.
+        dead_letters: RowCount,
+    },
+    /// The host's barrier: everything before it is handed over, but for dead letters that are owed.
     Barrier {
         /// Number of the checkpoint.
         epoch: Epoch,
@@ -171,6 +213,8 @@ pub enum Command {
     CreateStream {
         /// For which lane.
         lane: Lane,
+        /// Of which table.
+        destination: Destination,
     },
     /// Open an AppendRows call.
     Connect {
@@ -195,10 +239,18 @@ pub enum Command {
         /// The payload.
         batch: BatchId,
     },
-    /// The payload is acknowledged and can be dropped.
+    /// The payload is acknowledged, or has no rows left, and can be dropped.
     Release {
         /// Which.
         batch: BatchId,
+    },
+    /// Take bad rows out of a payload that is not under way, and keep them as dead letters; answered by `RowsRemoved`. The payload is not
+    /// sent before.
+    RemoveRows {
+        /// Which payload.
+        batch: BatchId,
+        /// The rows, at least one: within the payload, by ascending index, each once.
+        rows: Vec<RowFault>,
     },
     /// The checkpoint's part of this subtask, to be made durable before commit.
     Prepared {
@@ -264,6 +316,13 @@ pub enum Notice {
         flushable: NextOffset,
         /// Why.
         reason: String,
+    },
+    /// BigQuery refused rows of a request; they become dead letters.
+    RowsRejected {
+        /// The stream they were sent to.
+        stream: StreamName,
+        /// How many.
+        rows: RowCount,
     },
     /// A flush had been done before.
     AlreadyFlushed,

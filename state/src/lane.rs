@@ -1,16 +1,22 @@
 //! One stream at a time, from its creation to its leaving: connection, window, resend, and what it owes.
 
+mod leave;
+mod rows;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::checkpoint::BigQuerySinkState;
 use crate::fault::{Code, Fault, Phase, Place, Reaction, classify};
 use crate::ids::{Generation, Lane as LaneId, Micros, NextOffset, RequestNumber, StreamName};
-use crate::io::{Command, Failure, FailureKind, Limits, Notice};
+use crate::io::{Command, Destination, Failure, FailureKind, Limits, Notice, RowErrorPolicy};
 use crate::ledger::{Batch, Ledger};
 use crate::mutant::{LateAcks, Mutant};
 use crate::open_stream::{Connection, Flow, Open, Outcome, Shared, answer_timeout};
 use crate::trouble::{Next, Over, Patience};
+
+use self::leave::LeftStream;
+use self::rows::{Refused, Window};
 
 /// A BUFFERED stream lives seven idle days (write-api.md 2); long before that a new one is cheaper than the doubt.
 const LEAVE_IDLE_AFTER: Duration = Duration::from_secs(3 * 24 * 3600);
@@ -19,11 +25,14 @@ const LEAVE_IDLE_AFTER: Duration = Duration::from_secs(3 * 24 * 3600);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lane {
     id: LaneId,
+    destination: Destination,
     /// Payloads without an offset: no stream is open.
     waiting: VecDeque<Batch>,
     stream: Stream,
     left: Vec<LeftStream>,
     patience: Patience,
+    window: Window,
+    refused: Refused,
     late: LateAcks,
 }
 
@@ -33,15 +42,6 @@ enum Stream {
     Creating,
     CreateAt(Micros),
     Open(Box<Open>),
-}
-
-/// A stream that is never appended to again; its flush target is frozen (invariant 7).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct LeftStream {
-    pub(crate) name: StreamName,
-    pub(crate) prepared: NextOffset,
-    pub(crate) acked: NextOffset,
-    pub(crate) last_append: Micros,
 }
 
 /// A stream as a checkpoint sees it.
@@ -54,18 +54,25 @@ pub(crate) struct Snapshot {
 }
 
 impl Lane {
-    pub(crate) fn new(id: LaneId) -> Self {
+    pub(crate) fn new(id: LaneId, destination: Destination) -> Self {
         Self {
             id,
+            destination,
             waiting: VecDeque::new(),
             stream: Stream::None,
             left: Vec::new(),
             patience: Patience::default(),
+            window: Window::default(),
+            refused: Refused::None,
             late: LateAcks::default(),
         }
     }
 
     // What it holds.
+
+    pub(crate) fn takes(&self, destination: Destination) -> bool {
+        self.destination == destination
+    }
 
     pub(crate) fn queued_bytes(&self) -> u64 {
         self.waiting.iter().map(|batch| batch.bytes).sum::<u64>() + self.ledger().map_or(0, Ledger::bytes)
@@ -106,6 +113,8 @@ impl Lane {
     /// When this lane wants to be told the time again.
     pub(crate) fn next_wake(&self, limits: &Limits) -> Option<Micros> {
         match &self.stream {
+            // The driver comes next, without anything to wait for.
+            _ if self.is_removing() => None,
             Stream::None | Stream::Creating => None,
             Stream::CreateAt(at) => Some(*at),
             Stream::Open(open) => match open.connection {
@@ -136,6 +145,9 @@ impl Lane {
 
     /// Does whatever can be done now.
     pub(crate) fn advance(&mut self, shared: &mut Shared) {
+        if self.is_removing() {
+            return;
+        }
         match &mut self.stream {
             Stream::None if !self.waiting.is_empty() => self.create(shared),
             Stream::CreateAt(at) if *at <= shared.now => self.create(shared),
@@ -144,7 +156,7 @@ impl Lane {
                 for batch in self.waiting.drain(..) {
                     open.ledger.push(batch);
                 }
-                open.pump(shared);
+                open.pump(self.window.most(), shared);
             }
         }
     }
@@ -174,7 +186,10 @@ impl Lane {
 
     fn create(&mut self, shared: &mut Shared) {
         self.stream = Stream::Creating;
-        shared.emit(Command::CreateStream { lane: self.id });
+        shared.emit(Command::CreateStream {
+            lane: self.id,
+            destination: self.destination,
+        });
     }
 
     pub(crate) fn created(&mut self, name: StreamName, shared: &mut Shared) {
@@ -227,8 +242,7 @@ impl Lane {
             // The first request failed in doubt and was applied all the same; this one's resend will meet its own rows.
             open.ledger.doubt(request);
             shared.notice(Notice::EchoDiscarded);
-            self.drained(shared);
-            return Ok(());
+            return self.drained(shared);
         }
         let head = open.ledger.head().filter(|_| open.ledger.is_head(request));
         let expected = head.map(|entry| entry.offset.0);
@@ -258,6 +272,7 @@ impl Lane {
             batch: entry.batch.id,
         });
         self.patience.progress();
+        self.window.acknowledged(&shared.limits);
         self.advance(shared);
     }
 
@@ -278,11 +293,12 @@ impl Lane {
             open.ledger.doubt(request);
         }
         if open.is_draining() {
+            self.note_echo(reaction, fault);
             shared.notice(Notice::EchoDiscarded);
-            self.drained(shared);
-            return Ok(());
+            return self.drained(shared);
         }
         match reaction {
+            Reaction::RejectRows => self.rows_refused(fault, shared),
             Reaction::OffsetTaken => self.offset_taken(head_in_doubt, fault, shared),
             Reaction::Gone => self.gone(fault, shared),
             Reaction::OffsetBeyondEnd if shared.mutation.is(Mutant::OutOfRangeAsSuccess) => {
@@ -322,14 +338,19 @@ impl Lane {
         {
             *flow = Flow::Draining { resend_at };
         }
-        self.drained(shared);
-        Ok(())
+        self.drained(shared)
     }
 
-    fn drained(&mut self, shared: &mut Shared) {
-        if self.open_mut().is_some_and(|open| open.ledger.is_answered()) {
-            self.advance(shared);
+    /// Goes on behind a failed request once every answer is in.
+    fn drained(&mut self, shared: &mut Shared) -> Outcome {
+        if !self.ledger().is_some_and(Ledger::is_answered) {
+            return Ok(());
         }
+        if self.is_named() {
+            return self.settle(shared);
+        }
+        self.advance(shared);
+        Ok(())
     }
 
     /// ALREADY_EXISTS: success for our own resend only, and only if the end covers it (invariant 5).
@@ -347,9 +368,7 @@ impl Lane {
             self.accept_head(shared);
             return Ok(());
         }
-        let owes = open.ledger.acked() > open.committed;
-        if owes && self.patience.may_be_gone() {
-            // Nothing says that it can be flushed (invariant 7).
+        if self.owes_and_may_be_gone() {
             return self.gone(fault, shared);
         }
         // Somebody else's rows are where ours should be: what was acknowledged before is ours and stays flushable.
@@ -368,13 +387,19 @@ impl Lane {
         };
         // Asked before the loss puts everything unanswered in doubt.
         let head_in_doubt = open.ledger.head().is_some_and(|entry| entry.in_doubt);
+        let head_alone = open.ledger.awaits_head_alone();
         let not_before = open.resend_at();
         open.connection = Connection::Closed;
         open.ledger.lose_connection();
         let idle = open.ledger.is_empty();
         match classify(Phase::Append, fault).reaction {
             Reaction::Gone => return self.gone(fault, shared),
-            Reaction::OffsetTaken if !idle => return self.offset_taken(head_in_doubt, fault, shared),
+            // Behind a row error it is about an echo.
+            Reaction::OffsetTaken if !idle && !self.is_named() => {
+                return self.offset_taken(head_in_doubt, fault, shared);
+            }
+            // Of several requests nothing tells which one has these rows.
+            Reaction::RejectRows if head_alone => return self.rows_refused(fault, shared),
             _ if idle => {
                 // An idle close is normal life, and the next rows will meet what is really wrong.
                 shared.notice(Notice::Reconnect { fault: fault.clone() });
@@ -392,6 +417,12 @@ impl Lane {
         if let Some(open) = self.open_mut() {
             open.connection = Connection::OpenAt(at);
         }
+        if self.is_named() {
+            self.settle(shared)?;
+            if matches!(self.stream, Stream::None) {
+                self.stream = Stream::CreateAt(at);
+            }
+        }
         Ok(())
     }
 
@@ -401,82 +432,13 @@ impl Lane {
         }
     }
 
-    /// Leaves the stream with its flush target frozen; what was not acknowledged goes to a new one (invariant 7).
-    fn leave(&mut self, reason: &str, shared: &mut Shared) {
-        self.disconnect(shared);
-        let Stream::Open(open) = std::mem::replace(&mut self.stream, Stream::None) else {
-            return;
-        };
-        let Open {
-            name,
-            ledger,
-            prepared,
-            last_append,
-            ..
-        } = *open;
-        let acked = ledger.acked();
-        shared.notice(Notice::StreamLeft {
-            stream: name.clone(),
-            flushable: acked,
-            reason: reason.into(),
-        });
-        if shared.mutation.is(Mutant::CountLateAckAfterLeaving) {
-            self.late.left(&name, &ledger);
-        }
-        if acked > prepared || shared.mutation.is(Mutant::CountLateAckAfterLeaving) {
-            self.left.push(LeftStream {
-                name,
-                prepared,
-                acked,
-                last_append,
-            });
-        }
-        let newer = std::mem::take(&mut self.waiting);
-        let again = if shared.mutation.is(Mutant::NewStreamWithoutResend) {
-            1
-        } else {
-            usize::MAX
-        };
-        self.waiting = ledger.into_unacknowledged().take(again).chain(newer).collect();
-    }
-
-    /// Leaves the stream and has another made, at once the first time, then with pauses and a budget.
-    fn replace(&mut self, reason: &str, fault: &Fault, shared: &mut Shared) -> Outcome {
-        self.leave(reason, shared);
-        let salt = self.salt(shared);
-        let Some(pause) = self.patience.left_stream(&shared.limits, shared.now, salt) else {
-            return Err(failure(Over::Restart, "appending", Phase::Append, fault));
-        };
-        if !pause.is_zero() && !self.waiting.is_empty() {
-            self.stream = Stream::CreateAt(shared.now.after(pause));
-        }
-        self.advance(shared);
-        Ok(())
-    }
-
-    /// The stream is over: bearable only if it owes nothing (invariant 7).
-    fn gone(&mut self, fault: &Fault, shared: &mut Shared) -> Outcome {
-        let Some(open) = self.open_mut() else {
-            return Ok(());
-        };
-        let (acked, committed) = (open.ledger.acked(), open.committed);
-        if acked > committed && !shared.mutation.is(Mutant::LeaveGoneStreamThatOwesRows) {
-            return Err(Failure {
-                kind: FailureKind::Restart,
-                message: format!(
-                    "stream {} is gone with rows {committed} to {} acknowledged but not visible ({fault}); the job restarts from its checkpoint",
-                    open.name,
-                    acked.0 - 1
-                ),
-            });
-        }
-        self.replace(&format!("it is gone and owed nothing ({fault})"), fault, shared)
-    }
-
     /// The pause before the next try, or how patience ended.
     fn next(&mut self, phase: Phase, fault: &Fault, shared: &mut Shared) -> Result<Duration, Over> {
         let salt = self.salt(shared);
-        let reaction = classify(phase, fault).reaction;
+        let reaction = match classify(phase, fault).reaction {
+            Reaction::RejectRows if shared.row_errors == RowErrorPolicy::DeadLetter => Reaction::Reconnect,
+            reaction => reaction,
+        };
         match self
             .patience
             .next(phase, reaction, &shared.limits, shared.now, salt)

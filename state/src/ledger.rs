@@ -17,7 +17,7 @@ pub(crate) struct Ledger {
     awaiting: VecDeque<RequestNumber>,
 }
 
-/// One unacknowledged request. Its offset, rows and bytes never change (invariant 4).
+/// One unacknowledged request. Its offset, rows and bytes change only while nothing of the stream is in doubt (invariant 4).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Entry {
     pub(crate) batch: Batch,
@@ -128,6 +128,32 @@ impl Ledger {
         entry
     }
 
+    /// The first request without its bad rows; one that has none left is dropped.
+    pub(crate) fn shrink_head(&mut self, rows: RowCount, bytes: u64) {
+        assert!(
+            self.awaiting.is_empty(),
+            "rows are taken out when every answer is in (invariant 4)"
+        );
+        let head = self.entries.front_mut().expect("rows of a request were refused");
+        self.bytes = self.bytes - head.batch.bytes + bytes;
+        (head.batch.rows, head.batch.bytes) = (rows, bytes);
+        if rows.0 == 0 {
+            self.bytes -= bytes;
+            self.entries.pop_front();
+        }
+        self.sent = 0;
+    }
+
+    /// Gives offsets anew, from the first request on: what stands behind it moves up.
+    pub(crate) fn move_up(&mut self) {
+        let mut end = self.acked;
+        for entry in &mut self.entries {
+            entry.offset = end;
+            end = entry.end();
+        }
+        self.assigned = end;
+    }
+
     /// What became of this request is not known.
     pub(crate) fn doubt(&mut self, request: RequestNumber) {
         if let Some(entry) = self
@@ -157,6 +183,11 @@ impl Ledger {
             "a resend waits until every answer is in (invariant 4)"
         );
         self.sent = 0;
+    }
+
+    /// Whether what became of a request is not known.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.entries.iter().any(|entry| entry.in_doubt)
     }
 
     /// Gives up the stream: the unacknowledged payloads, in order, for another one.
@@ -194,6 +225,16 @@ impl Ledger {
     /// Whether every row is acknowledged.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// How many answers are due.
+    pub(crate) fn under_way(&self) -> usize {
+        self.awaiting.len()
+    }
+
+    /// Whether the first unacknowledged request is the one whose answer is due, and no other is.
+    pub(crate) fn awaits_head_alone(&self) -> bool {
+        self.awaiting.len() == 1 && self.is_head(self.awaiting[0])
     }
 
     /// Whether no answer is due.

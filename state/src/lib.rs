@@ -27,5 +27,8 @@ pub use ids::{
     BatchId, Epoch, FlushId, FlushOffset, Generation, Incarnation, Lane, Micros, NextOffset, RequestNumber,
     RowCount, StreamName, SubtaskIndex,
 };
-pub use io::{Command, CoreConfig, Failure, FailureKind, Input, Limits, Notice, Replay, Unprovable};
+pub use io::{
+    Command, CoreConfig, Destination, Failure, FailureKind, Input, Limits, Notice, Replay, RowErrorPolicy,
+    Unprovable,
+};
 pub use mutant::{Mutant, Mutation};

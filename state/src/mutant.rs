@@ -55,11 +55,15 @@ pub enum Mutant {
     ForgetRestoredListAtEnd,
     /// A checkpoint counts one acknowledged row too few.
     AckOffByOne,
+    /// After a row error, what stands behind the request keeps its offsets, which are beyond the end for ever: Beam gives them anew.
+    KeepOffsetsAfterRowError,
+    /// A barrier is reported while dead letters are owed: a crash then loses them.
+    PrepareWithDeadLettersOwed,
 }
 
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::SwallowAlreadyExists,
         Self::OutOfRangeAsSuccess,
         Self::GoOnWithRestoredStream,
@@ -82,6 +86,8 @@ impl Mutant {
         Self::NextCompleteBeforeCommit,
         Self::ForgetRestoredListAtEnd,
         Self::AckOffByOne,
+        Self::KeepOffsetsAfterRowError,
+        Self::PrepareWithDeadLettersOwed,
     ];
 }
 
@@ -147,7 +153,7 @@ mod tests {
         }
         assert_eq!(
             Mutant::ALL.last(),
-            Some(&Mutant::AckOffByOne),
+            Some(&Mutant::PrepareWithDeadLettersOwed),
             "the last one of the enum"
         );
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::ids::{Generation, Micros, NextOffset, RequestNumber, StreamName};
-use crate::io::{Command, Failure, FailureKind, Limits, Notice};
+use crate::io::{Command, CoreConfig, Failure, FailureKind, Limits, Notice, RowErrorPolicy};
 use crate::ledger::Ledger;
 use crate::mutant::Mutation;
 
@@ -36,7 +36,8 @@ pub(crate) enum Flow {
     Free,
     /// One, until it is acknowledged: the server's end may be stale, or something failed just now.
     Alone,
-    /// None: the first unacknowledged one failed; the answers behind it are echoes. Then it goes out again after the pause.
+    /// None: the first unacknowledged one failed; the answers behind it are echoes. Then it goes out again after the pause, or without
+    /// its bad rows.
     Draining { resend_at: Micros },
 }
 
@@ -91,8 +92,8 @@ impl Open {
         })
     }
 
-    /// Connects when there are rows, and sends what may go out.
-    pub(crate) fn pump(&mut self, shared: &mut Shared) {
+    /// Connects when there are rows, and sends what may go out: so many requests at most are under way then.
+    pub(crate) fn pump(&mut self, most: usize, shared: &mut Shared) {
         if self.ledger.is_empty() {
             return;
         }
@@ -111,7 +112,8 @@ impl Open {
             self.ledger.rewind();
             *flow = Flow::Alone;
         }
-        while *flow == Flow::Free || self.ledger.is_answered() {
+        let most = if *flow == Flow::Free { most } else { 1 };
+        while self.ledger.under_way() < most {
             let Some(entry) = self.ledger.next_unsent() else {
                 break;
             };
@@ -153,6 +155,7 @@ pub(crate) fn answer_timeout(limits: &Limits) -> Duration {
 pub(crate) struct Shared {
     pub(crate) now: Micros,
     pub(crate) limits: Limits,
+    pub(crate) row_errors: RowErrorPolicy,
     pub(crate) commands: VecDeque<Command>,
     pub(crate) salt: u64,
     pub(crate) mutation: Mutation,
@@ -161,11 +164,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(limits: Limits, now: Micros, salt: u64, mutation: Mutation) -> Self {
+    pub(crate) fn new(config: &CoreConfig, salt: u64) -> Self {
         Self {
-            mutation,
-            now,
-            limits,
+            mutation: config.mutation,
+            now: config.started_at,
+            limits: config.limits.clone(),
+            row_errors: config.row_errors,
             commands: VecDeque::new(),
             salt,
             next_connection: 0,

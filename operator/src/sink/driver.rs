@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use bigquery_sink_state::{
-    BatchId, Command, CommitList, Core, Epoch, FlushId, Generation, Input, Lane, Micros, Mutant, Mutation,
-    NextOffset, Notice, RequestNumber, RowCount, StreamName, SubtaskIndex, SubtaskState,
+    BatchId, Command, CommitList, Core, Destination, Epoch, FlushId, Generation, Input, Lane, Micros, Mutant,
+    Mutation, NextOffset, Notice, RequestNumber, RowCount, StreamName, SubtaskIndex, SubtaskState,
 };
 use bigquery_write_proto::names::{self, TableName};
 use bigquery_write_proto::rows::RowEncoder;
@@ -240,7 +240,12 @@ impl Driver {
         let (id, rows) = (BatchId(self.next_batch), RowCount(payload.rows as u64));
         let bytes = payload.message.len() as u64;
         self.payloads.insert(id, (rows, payload.message));
-        self.tell(Input::Batch { id, rows, bytes });
+        self.tell(Input::Batch {
+            destination: Destination::Table,
+            id,
+            rows,
+            bytes,
+        });
         Ok(())
     }
 
@@ -388,7 +393,7 @@ impl Driver {
 
     fn perform(&mut self, command: Command) -> Result<(), SinkError> {
         match command {
-            Command::CreateStream { lane } => self.create_stream(lane),
+            Command::CreateStream { lane, .. } => self.create_stream(lane),
             Command::Connect { connection, stream } => self.connect(connection, &stream)?,
             Command::Disconnect { connection } => self.give_up(connection),
             Command::Append {
@@ -403,6 +408,11 @@ impl Driver {
                 if let Some((rows, _)) = self.payloads.remove(&batch) {
                     Counters::add(&self.counters.rows_appended, rows.0);
                 }
+            }
+            Command::RemoveRows { .. } => {
+                return Err(SinkError::internal(
+                    "rows are to be taken out of a request, though row errors end the job",
+                ));
             }
             Command::Prepared { state, commit, .. } => reply(self.prepared.take(), (state, commit)),
             Command::Flush {
@@ -528,6 +538,9 @@ impl Driver {
             } => {
                 Counters::add(&counters.streams_left, 1);
                 tracing::warn!(%stream, %flushable, reason, "left a write stream");
+            }
+            Notice::RowsRejected { stream, rows } => {
+                tracing::warn!(%stream, %rows, "BigQuery refused rows");
             }
             Notice::AlreadyFlushed => Counters::add(&counters.already_flushed, 1),
             Notice::UnprovableAccepted {

@@ -18,7 +18,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use bigquery_sink_state::{
-    CommitList, Core, CoreConfig, Epoch, Input, Micros, Mutation, RestoredUnion, SubtaskIndex, SubtaskState,
+    CommitList, Core, CoreConfig, Epoch, Input, Micros, Mutation, RestoredUnion, RowErrorPolicy,
+    SubtaskIndex, SubtaskState,
 };
 use bigquery_write_proto::rows::{ConvertError, RowEncoder};
 use bytes::Bytes;
@@ -174,6 +175,7 @@ impl BigQuerySink {
             subtask: self.task.subtask,
             parallelism: self.task.parallelism,
             streams: 1,
+            row_errors: RowErrorPolicy::Fail,
             started_at: clock.started_at,
             limits: translate::limits(&self.options),
             mutation: self.environment.mutation,

@@ -63,7 +63,8 @@ pub(super) fn clean_end() -> Fault {
 /// An in-band refusal.
 pub(super) fn refusal_fault(refusal: &AppendRefusal) -> Fault {
     let row = |error: &bigquery_write_proto::wire::RowError| RowFault {
-        index: u64::try_from(error.index).unwrap_or(0),
+        // A negative one names no row of the request.
+        index: u64::try_from(error.index).unwrap_or(u64::MAX),
         message: error.message.clone(),
     };
     Fault {

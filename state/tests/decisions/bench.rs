@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bigquery_sink_state::{
-    BatchId, BigQueryCommitInfo, Code, Command, CommitList, Core, CoreConfig, Epoch, Failure, Fault,
-    FlushOffset, Generation, Incarnation, Input, Lane, Limits, Micros, Mutation, NextOffset, Notice, Place,
-    Replay, RequestNumber, RestoredUnion, RowCount, StreamName, SubtaskIndex, SubtaskState, Unprovable,
+    BatchId, BigQueryCommitInfo, Code, Command, CommitList, Core, CoreConfig, Destination, Epoch, Failure,
+    Fault, FlushOffset, Generation, Incarnation, Input, Lane, Limits, Micros, Mutation, NextOffset, Notice,
+    Place, Replay, RequestNumber, RestoredUnion, RowCount, RowErrorPolicy, StreamName, SubtaskIndex,
+    SubtaskState, Unprovable,
 };
 
 pub(crate) const START: Micros = Micros(1_000_000_000);
@@ -27,6 +28,7 @@ impl Bench {
             subtask: SubtaskIndex(0),
             parallelism: 1,
             streams: 1,
+            row_errors: RowErrorPolicy::Fail,
             started_at: START,
             limits: Limits {
                 append_bytes: 1_000,
@@ -153,6 +155,7 @@ pub(crate) fn failure(commands: &[Command]) -> Option<Failure> {
 
 pub(crate) fn batch(id: u64) -> Input {
     Input::Batch {
+        destination: Destination::Table,
         id: BatchId(id),
         rows: RowCount(1),
         bytes: 100,
@@ -195,6 +198,13 @@ pub(crate) fn append(connection: u64, request: u64, offset: u64, batch: u64) -> 
         request: RequestNumber(request),
         offset: NextOffset(offset),
         batch: BatchId(batch),
+    }
+}
+
+pub(crate) fn create(lane: usize) -> Command {
+    Command::CreateStream {
+        lane: Lane(lane),
+        destination: Destination::Table,
     }
 }
 

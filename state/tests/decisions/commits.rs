@@ -230,12 +230,7 @@ fn a_restored_subtask_writes_a_stream_of_its_own() {
         )),
         []
     );
-    assert_eq!(
-        bench.tell(batch(1)),
-        [Command::CreateStream {
-            lane: bigquery_sink_state::Lane(0)
-        }]
-    );
+    assert_eq!(bench.tell(batch(1)), [create(0)]);
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn a_stream_is_created_with_the_first_rows_and_not_before() {
             rows: Default::default()
         }]
     );
-    assert_eq!(bench.tell(batch(1)), [Command::CreateStream { lane: Lane(0) }]);
+    assert_eq!(bench.tell(batch(1)), [create(0)]);
     assert_eq!(bench.tell(created("s1")), [connect(1, "s1"), append(1, 1, 0, 1)]);
 }
 
@@ -105,7 +105,7 @@ fn an_offset_taken_by_somebody_else_makes_the_subtask_leave_the_stream() {
             Command::Disconnect {
                 connection: Generation(1)
             },
-            Command::CreateStream { lane: Lane(0) }
+            create(0)
         ]
     );
     assert_eq!(bench.tell(created("s2")), [connect(2, "s2"), append(2, 3, 0, 2)]);
@@ -122,6 +122,7 @@ fn an_offset_taken_by_somebody_else_makes_the_subtask_leave_the_stream() {
 fn a_resend_that_the_end_does_not_cover_is_no_success() {
     let mut bench = Bench::new();
     bench.tell(Input::Batch {
+        destination: bigquery_sink_state::Destination::Table,
         id: BatchId(1),
         rows: bigquery_sink_state::RowCount(5),
         bytes: 100,
@@ -245,7 +246,7 @@ fn a_stream_that_was_idle_for_days_is_left_while_it_can_still_be_flushed() {
             Command::Disconnect {
                 connection: Generation(1)
             },
-            Command::CreateStream { lane: Lane(0) }
+            create(0)
         ]
     );
 }
@@ -270,7 +271,7 @@ fn a_stream_that_another_took_is_replaced_if_it_owes_nothing_and_restarts_the_jo
     // Invariants 2 and 7: nothing says that such a stream can still be flushed (write-api.md 2.6).
     let mut owes_nothing = Bench::open();
     let commands = owes_nothing.tell(lost(1, Code::FailedPrecondition));
-    assert_eq!(acts(commands), [Command::CreateStream { lane: Lane(0) }]);
+    assert_eq!(acts(commands), [create(0)]);
     let mut owes = Bench::flowing();
     let failure = failure(&owes.tell(lost(1, Code::FailedPrecondition))).unwrap();
     assert_eq!(failure.kind, FailureKind::Restart);
@@ -288,7 +289,7 @@ fn rows_of_somebody_else_are_not_taken_for_ours_when_the_call_ends_with_their_of
         connection: Generation(1),
         fault: taken,
     });
-    assert_eq!(acts(commands), [Command::CreateStream { lane: Lane(0) }]);
+    assert_eq!(acts(commands), [create(0)]);
 }
 
 #[test]
@@ -420,7 +421,7 @@ fn a_stream_that_is_gone_and_owes_nothing_is_replaced() {
             Command::Disconnect {
                 connection: Generation(1)
             },
-            Command::CreateStream { lane: Lane(0) }
+            create(0)
         ]
     );
 }
@@ -480,7 +481,7 @@ fn a_stream_that_cannot_be_created_is_retried_then_the_reason_is_told() {
         if let Some(failure) = failure(&bench.tell(missing())) {
             break failure;
         }
-        assert_eq!(bench.wake(), [Command::CreateStream { lane: Lane(0) }]);
+        assert_eq!(bench.wake(), [create(0)]);
     };
     assert_eq!(failure.kind, FailureKind::User);
     assert!(
@@ -617,6 +618,7 @@ fn a_column_that_bigquery_has_not_noticed_takes_a_new_connection_each_time() {
 #[test]
 fn quiet_time_is_no_part_of_the_rate() {
     let large = |id| Input::Batch {
+        destination: bigquery_sink_state::Destination::Table,
         id: BatchId(id),
         rows: bigquery_sink_state::RowCount(1),
         bytes: 1_000,

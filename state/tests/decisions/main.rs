@@ -7,3 +7,4 @@ mod commits;
 mod faults;
 mod golden;
 mod lanes;
+mod rows;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use bigquery_sink_state::{
-    BatchId, Code, Epoch, FailureKind, Fault, Generation, Input, Place, RowCount, StorageCode, StreamName,
-    SubtaskIndex,
+    BatchId, Code, Destination, Epoch, FailureKind, Fault, Generation, Input, Place, RowCount, StorageCode,
+    StreamName, SubtaskIndex,
 };
 
 use crate::commands::drop_connection;
@@ -53,6 +53,8 @@ impl World {
                 }
                 self.say(scope, life, who);
             }
+            Step::Remove { life, who } => self.remove_rows(scope, life, who),
+            Step::DeadLetters { life, who } => self.dead_letters(scope, life, who),
             Step::Create {
                 life,
                 who,
@@ -129,18 +131,89 @@ impl World {
         host.position += 1;
         let first: u8 = scope.batches[..index].iter().sum();
         let rows: Vec<u8> = (first..first + scope.batches[index]).collect();
-        let (id, count) = (BatchId(index as u64), rows.len() as u64);
         let who = index % self.lives[life].subtasks.len();
-        self.subtask(life, who).edit(|subtask| {
-            subtask.handed.extend(&rows);
-            subtask.payloads.insert(id, Payload { rows, place: None });
-        });
+        self.subtask(life, who)
+            .edit(|subtask| subtask.handed.extend(&rows));
+        let (refused, rows): (Vec<u8>, Vec<u8>) =
+            rows.into_iter().partition(|row| scope.unencodable.contains(row));
+        if !refused.is_empty() {
+            let rows = RowCount(refused.len() as u64);
+            self.subtask(life, who)
+                .edit(|subtask| subtask.dead_letters.extend(refused));
+            self.tell(scope, life, who, Input::RowsRefused { rows });
+        }
+        if !rows.is_empty() {
+            self.hand_over(
+                scope,
+                (life, who),
+                Destination::Table,
+                BatchId(index as u64),
+                rows,
+            );
+        }
+    }
+
+    fn hand_over(
+        &mut self,
+        scope: &Scope,
+        (life, who): (usize, usize),
+        destination: Destination,
+        id: BatchId,
+        rows: Vec<u8>,
+    ) {
+        let count = rows.len() as u64;
+        self.subtask(life, who)
+            .edit(|subtask| subtask.payloads.insert(id, Payload { rows, place: None }));
         let input = Input::Batch {
+            destination,
             id,
             rows: RowCount(count),
             bytes: count,
         };
         self.tell(scope, life, who, input);
+    }
+
+    fn remove_rows(&mut self, scope: &Scope, life: usize, who: usize) {
+        let (batch, left, dead_letters) = self.subtask(life, who).edit(|subtask| {
+            let (batch, indexes) = subtask.removing.take().unwrap();
+            let payload = subtask.payloads.get_mut(&batch).unwrap();
+            let before = payload.rows.len();
+            let (mut index, dead_letters) = (0, &mut subtask.dead_letters);
+            payload.rows.retain(|row| {
+                let bad = indexes.contains(&index);
+                index += 1;
+                if bad {
+                    dead_letters.push(*row);
+                }
+                !bad
+            });
+            let left = payload.rows.len();
+            (batch, left as u64, (before - left) as u64)
+        });
+        if left == 0 {
+            self.meet(Case::RequestEmptied);
+        }
+        let input = Input::RowsRemoved {
+            batch,
+            rows: RowCount(left),
+            bytes: left,
+            dead_letters: RowCount(dead_letters),
+        };
+        self.tell(scope, life, who, input);
+    }
+
+    fn dead_letters(&mut self, scope: &Scope, life: usize, who: usize) {
+        let rows = self
+            .subtask(life, who)
+            .edit(|subtask| std::mem::take(&mut subtask.dead_letters));
+        self.meet(if self.lives[life].subtasks[who].core.wants_dead_letters() {
+            Case::DeadLettersWanted
+        } else {
+            Case::DeadLettersBeforeBarrier
+        });
+        // A row becomes a dead letter once in a life.
+        let id = BatchId(100 + u64::from(rows[0]));
+        self.hand_over(scope, (life, who), Destination::DeadLetters, id, rows);
     }
 
     fn barrier(&mut self, scope: &Scope, life: usize) {
@@ -278,7 +351,7 @@ impl World {
 
     fn create(&mut self, scope: &Scope, life: usize, who: usize, call: usize, fails: bool) {
         let number = self.lives[life].number;
-        let (lane, nth) = self.subtask(life, who).edit(|subtask| {
+        let ((lane, destination), nth) = self.subtask(life, who).edit(|subtask| {
             subtask.created += u8::from(!fails);
             (subtask.creating.remove(call), subtask.created)
         });
@@ -289,7 +362,8 @@ impl World {
             return self.tell(scope, life, who, Input::CreateFailed { lane, fault });
         }
         let stream = StreamName(format!("{number}.{who}.{nth}"));
-        self.server.edit(|server| server.create(&stream, (number, who)));
+        self.server
+            .edit(|server| server.create(&stream, (number, who), destination));
         self.tell(scope, life, who, Input::StreamCreated { lane, stream });
     }
 
@@ -352,6 +426,9 @@ impl World {
 
     fn lose(&mut self, scope: &Scope, (life, who, connection): (usize, usize, usize), fault: Fault) {
         let mut subtask = self.lives[life].subtasks[who].take();
+        if subtask.removing.is_some() {
+            self.meet(Case::LostWhileRowsAreRemoved);
+        }
         let generation = subtask.connections[connection].generation;
         drop_connection(self, &mut subtask, connection);
         self.lives[life].subtasks[who].put(subtask);

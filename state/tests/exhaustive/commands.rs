@@ -1,12 +1,13 @@
 //! The core is told something; its commands are carried out and checked.
 
 use bigquery_sink_state::{
-    BatchId, Code, Command, CommitList, Epoch, FailureKind, Generation, Input, NextOffset, Notice,
-    RequestNumber, StreamName, SubtaskIndex, SubtaskState,
+    BatchId, Code, Command, CommitList, Destination, Epoch, FailureKind, Generation, Input, NextOffset,
+    Notice, RequestNumber, RowFault, StreamName, SubtaskIndex, SubtaskState,
 };
 
 use crate::scope::{Ending, Scope};
-use crate::world::{Case, Checkpoint, Connection, Flush, Phase, Request, Subtask, World};
+use crate::server::{FOREIGN, Stream};
+use crate::world::{Case, Checkpoint, Connection, Flush, Orphan, Phase, Request, Subtask, World};
 
 impl World {
     /// Tells a core something, and does what it says.
@@ -91,7 +92,7 @@ impl Carrier<'_> {
     /// Every command there is. None finalizes a stream (invariant 9).
     fn carry_out(&mut self, command: Command) {
         match command {
-            Command::CreateStream { lane } => self.subtask.creating.push(lane),
+            Command::CreateStream { lane, destination } => self.subtask.creating.push((lane, destination)),
             Command::Connect { connection, stream } => {
                 self.check_writer(&stream);
                 self.subtask.connections.push(Connection {
@@ -114,6 +115,7 @@ impl Carrier<'_> {
                 batch,
             } => self.append(connection, request, offset, batch),
             Command::Release { batch } => self.release(batch),
+            Command::RemoveRows { batch, rows } => self.remove_rows(batch, &rows),
             Command::Prepared { epoch, state, commit } => self.prepared(epoch, state, commit),
             Command::Flush {
                 flush,
@@ -145,8 +147,9 @@ impl Carrier<'_> {
                     "a job that does nothing wrong fails: {failure}"
                 );
                 let ending = self.world.lives[self.life].host.phase == Phase::Ending;
+                let owes = !self.subtask.payloads.is_empty() || !self.subtask.dead_letters.is_empty();
                 assert!(
-                    !ending || !self.subtask.payloads.is_empty() || self.told != Told::End,
+                    !ending || owes || self.told != Told::End,
                     "invariant 1: at the end of data every row is acknowledged, and the end of an append call fails the job"
                 );
                 self.subtask.failed = Some(failure.kind);
@@ -161,6 +164,14 @@ impl Carrier<'_> {
         let open = connections.find(|open| open.generation == connection);
         let open = open.expect("invariant 8: a request goes out on a connection that is not live");
         let (rows, stream) = (payload.rows.clone(), open.stream.clone());
+        assert!(!rows.is_empty(), "a request without rows is sent");
+        assert!(
+            self.subtask
+                .removing
+                .as_ref()
+                .is_none_or(|(removing, _)| *removing != batch),
+            "a request is sent before its bad rows are taken out"
+        );
         payload.place = Some((stream.clone(), offset));
         open.requests.push_back(Request {
             number,
@@ -203,10 +214,63 @@ impl Carrier<'_> {
         );
     }
 
+    /// Only bad rows are taken out. Where they stood, others may stand from now on: invariant 4 says when.
+    fn remove_rows(&mut self, batch: BatchId, named: &[RowFault]) {
+        let payload = &self.subtask.payloads[&batch];
+        let indexes: Vec<u64> = named.iter().map(|row| row.index).collect();
+        for index in &indexes {
+            let row = payload.rows[usize::try_from(*index).unwrap()];
+            assert!(self.scope.bad.contains(&row), "the good row {row} is taken out");
+        }
+        let (stream, offset) = payload
+            .place
+            .clone()
+            .expect("a request is refused that never went out");
+        if self.subtask.left.contains_key(&stream) {
+            self.world.meet(Case::StreamLeftAtRowError);
+        } else {
+            self.rows_move_up(&stream, usize::try_from(offset.0).unwrap(), payload.rows.len());
+        }
+        let before = self.subtask.removing.replace((batch, indexes));
+        assert_eq!(before, None, "one request at a time has rows taken out");
+    }
+
+    /// Invariant 4: every request from an offset on was answered and none is stored or on its way; then the offsets can be given anew.
+    fn rows_move_up(&mut self, stream: &StreamName, from: usize, rows: usize) {
+        let mut connections = self.subtask.connections.iter();
+        let answered = connections
+            .all(|open| open.stream != *stream || open.requests.is_empty() && open.answers.is_empty());
+        let landing = |orphan: &Orphan| match orphan {
+            Orphan::Appends(other, requests) if other == stream => requests
+                .iter()
+                .any(|(offset, rows)| offset.0 as usize + rows.len() > from),
+            Orphan::Appends(..) | Orphan::Flush(..) => false,
+        };
+        let stored = &self.world.server.streams[stream].rows;
+        let stored = stored.iter().skip(from).any(|row| *row != FOREIGN);
+        assert!(
+            answered && !stored && !self.world.orphans.iter().any(landing),
+            "invariant 4: rows move up from offset {from} of {stream} on while a request there is in doubt"
+        );
+        let behind = self.world.server.edit(|server| {
+            let promised = &mut server.streams.get_mut(stream).unwrap().promised;
+            let behind = promised.len() > from + rows;
+            promised.truncate(from);
+            behind
+        });
+        if behind {
+            self.world.meet(Case::RowsMovedUp);
+        }
+    }
+
     /// A payload counts as stored: it stands where it was sent.
     fn release(&mut self, batch: BatchId) {
         let payload = self.subtask.payloads.remove(&batch);
         let payload = payload.expect("invariant 3: a payload is released twice");
+        if payload.rows.is_empty() {
+            // Each of them became a dead letter.
+            return;
+        }
         let (stream, offset) = payload
             .place
             .expect("invariant 3: a payload is released that never went out");
@@ -239,6 +303,10 @@ impl Carrier<'_> {
             self.subtask.payloads.is_empty(),
             "invariant 3: a barrier is reported before every row is acknowledged"
         );
+        assert!(
+            self.subtask.dead_letters.is_empty(),
+            "a barrier is reported while dead letters are owed"
+        );
         assert_eq!((state.checkpoint_id, &state.commit), (epoch, &commit));
         let mut rows: Vec<u8> = Vec::new();
         for info in &commit.0 {
@@ -270,7 +338,7 @@ impl Carrier<'_> {
                 "invariant 3: state and commit list differ about {name}"
             );
         }
-        if self.scope.lanes > 1 {
+        if self.scope.lanes > 1 || self.scope.has_dead_letters() {
             // Each stream keeps the order, which is checked where rows become visible.
             rows.sort_unstable();
         }
@@ -334,7 +402,7 @@ impl Carrier<'_> {
             Notice::AlreadyFlushed => self.world.meet(Case::AlreadyFlushed),
             Notice::EchoDiscarded => self.world.meet(Case::EchoDiscarded),
             Notice::OwnResendStored => self.world.meet(Case::OwnResendStored),
-            Notice::Reconnect { .. } | Notice::Retry { .. } => {}
+            Notice::Reconnect { .. } | Notice::Retry { .. } | Notice::RowsRejected { .. } => {}
         }
     }
 }
@@ -385,7 +453,8 @@ impl World {
                 index + 1
             );
         }
-        for (name, stream) in &self.server.streams {
+        let in_order = |stream: &Stream| stream.destination == Destination::Table;
+        for (name, stream) in self.server.streams.iter().filter(|(_, stream)| in_order(stream)) {
             let visible = &stream.rows[..stream.flushed];
             assert!(
                 visible.is_sorted(),
@@ -394,7 +463,7 @@ impl World {
         }
         if self.is_done() {
             assert_eq!(
-                self.server.visible,
+                (self.server.visible.clone(), self.server.dead_letters.clone()),
                 scope.rows(),
                 "the job is done and a reader does not see every row once"
             );

@@ -14,6 +14,11 @@ pub(crate) struct Scope {
     pub(crate) lanes: usize,
     /// Rows of each batch, in the order of the source.
     pub(crate) batches: &'static [u8],
+    /// Rows that BigQuery refuses, and those that the sink refuses itself: dead letters.
+    pub(crate) bad: &'static [u8],
+    pub(crate) unencodable: &'static [u8],
+    /// BigQuery looks at the rows of a request before its offset; which comes first is not known.
+    pub(crate) rows_first: bool,
     /// Epochs; the last one comes when the source has ended, and may be missing if an earlier one comes then.
     pub(crate) epochs: u64,
     pub(crate) ending: Ending,
@@ -123,7 +128,40 @@ impl Scope {
             Self::job(&[1]).crash().faults(1, ALL_KINDS),
             Self::job(&[1]).zombie().faults(1, LOST).in_lives(1..=1),
             Self::job(&[1]).zombie().faults(1, LOST).in_lives(2..=u8::MAX),
+            Self {
+                epochs: 2,
+                ..Self::bad_rows(&[1]).crash()
+            },
+            Self::bad_rows(&[1]).faults(1, LOST),
+            Self::bad_rows(&[1, 4]).faults(1, LOST),
+            Self {
+                unencodable: &[0],
+                ..Self::bad_rows(&[4]).crash()
+            },
+            Self {
+                lanes: 2,
+                ..Self::bad_rows(&[1])
+            },
+            Self {
+                rows_first: true,
+                batches: &[1, 2, 1],
+                ..Self::bad_rows(&[1, 2]).faults(1, ALL_KINDS)
+            },
+            Self {
+                batches: &[1, 2, 1],
+                ..Self::bad_rows(&[1, 2]).end_of_data().faults(1, LOST)
+            },
         ]
+    }
+
+    /// A bad row with two requests behind it, so that two can be under way when it is refused.
+    fn bad_rows(bad: &'static [u8]) -> Self {
+        Self {
+            batches: &[1, 2, 1, 1],
+            bad,
+            epochs: 1,
+            ..Self::job(&[1])
+        }
     }
 
     /// Small enough to be explored without reductions.
@@ -153,6 +191,10 @@ impl Scope {
                 batches: &[1, 2],
                 epochs: 1,
                 ..Self::job(&[1]).zombie().faults(1, LOST).in_lives(2..=u8::MAX)
+            },
+            Self {
+                batches: &[1, 2, 1],
+                ..Self::bad_rows(&[1]).crash()
             },
         ]
     }
@@ -194,6 +236,9 @@ impl Scope {
             parallelism,
             lanes: 1,
             batches: &[1, 2, 1],
+            bad: &[],
+            unencodable: &[],
+            rows_first: false,
             epochs: 2,
             ending: Ending::Checkpoint,
             takeovers: 0,
@@ -237,8 +282,17 @@ impl Scope {
         Self { faulty, ..self }
     }
 
-    pub(crate) fn rows(&self) -> Vec<u8> {
-        (0..self.batches.iter().sum()).collect()
+    /// Rows that become visible in the table, and those in the dead-letter table.
+    pub(crate) fn rows(&self) -> (Vec<u8>, Vec<u8>) {
+        (0..self.batches.iter().sum()).partition(|row| !self.is_dead_letter(*row))
+    }
+
+    pub(crate) fn is_dead_letter(&self, row: u8) -> bool {
+        self.bad.contains(&row) || self.unencodable.contains(&row)
+    }
+
+    pub(crate) fn has_dead_letters(&self) -> bool {
+        !self.bad.is_empty() || !self.unencodable.is_empty()
     }
 
     pub(crate) fn parallelism(&self, life: u8) -> usize {
@@ -257,6 +311,15 @@ impl fmt::Display for Scope {
             self.batches.len(),
             self.epochs
         )?;
+        if !self.bad.is_empty() {
+            write!(f, ", bad rows {:?}", self.bad)?;
+        }
+        if self.rows_first {
+            write!(f, " looked at before offsets")?;
+        }
+        if !self.unencodable.is_empty() {
+            write!(f, ", rows {:?} refused by the sink", self.unencodable)?;
+        }
         if self.lanes > 1 {
             write!(f, ", {} streams each", self.lanes)?;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bigquery_sink_state::{Code, Fault, Place, StorageCode, StreamName};
+use bigquery_sink_state::{Code, Destination, Fault, Place, RowFault, StorageCode, StreamName};
 
 /// A row of nobody in this pipeline.
 pub(crate) const FOREIGN: u8 = 99;
@@ -10,14 +10,19 @@ pub(crate) const FOREIGN: u8 = 99;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Server {
     pub(crate) streams: BTreeMap<StreamName, Stream>,
-    /// What a reader sees.
+    /// What a reader sees, in the table and among the dead letters.
     pub(crate) visible: Vec<u8>,
+    pub(crate) dead_letters: Vec<u8>,
+    /// Rows that are refused, and whether that is seen before a wrong offset.
+    pub(crate) bad: &'static [u8],
+    pub(crate) rows_first: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stream {
     /// Life and subtask that made it (invariant 2).
     pub(crate) creator: (u8, usize),
+    pub(crate) destination: Destination,
     pub(crate) rows: Vec<u8>,
     pub(crate) flushed: usize,
     /// It expired: nothing of it answers any more.
@@ -27,9 +32,10 @@ pub(crate) struct Stream {
 }
 
 impl Server {
-    pub(crate) fn create(&mut self, name: &StreamName, creator: (u8, usize)) {
+    pub(crate) fn create(&mut self, name: &StreamName, creator: (u8, usize), destination: Destination) {
         let stream = Stream {
             creator,
+            destination,
             rows: Vec::new(),
             flushed: 0,
             gone: false,
@@ -40,13 +46,22 @@ impl Server {
     }
 
     pub(crate) fn append(&mut self, name: &StreamName, offset: u64, rows: &[u8]) -> Result<u64, Fault> {
+        let (bad, rows_first) = (self.bad, self.rows_first);
         let stream = self.stream(name)?;
+        let table = stream.destination == Destination::Table;
+        let refused = rows.iter().position(|row| table && bad.contains(row));
+        if rows_first && let Some(index) = refused {
+            return Err(row_error(index));
+        }
         let end = stream.rows.len() as u64;
         if offset < end {
             return Err(offset_fault(StorageCode::OffsetAlreadyExists, end, offset));
         }
         if offset > end {
             return Err(offset_fault(StorageCode::OffsetOutOfRange, end, offset));
+        }
+        if let Some(index) = refused {
+            return Err(row_error(index));
         }
         stream.rows.extend_from_slice(rows);
         Ok(end)
@@ -65,18 +80,23 @@ impl Server {
         }
         let new = stream.rows[stream.flushed.min(end)..end].to_vec();
         stream.flushed = stream.flushed.max(end);
+        let destination = stream.destination;
+        let visible = match destination {
+            Destination::Table => &mut self.visible,
+            Destination::DeadLetters => &mut self.dead_letters,
+        };
         for row in &new {
             assert!(
                 *row != FOREIGN,
                 "invariant 5: a foreign row at {name} became visible"
             );
             assert!(
-                !self.visible.contains(row),
+                !visible.contains(row),
                 "invariant 1 to 5: row {row} became visible twice, now by {name}"
             );
-            self.visible.push(*row);
+            visible.push(*row);
         }
-        self.visible.sort_unstable();
+        visible.sort_unstable();
         Ok(!new.is_empty())
     }
 
@@ -99,6 +119,17 @@ pub(crate) fn fault(code: Code, place: Place) -> Fault {
         expected_offset: None,
         row_errors: Vec::new(),
         message: String::new(),
+    }
+}
+
+/// The whole request is refused, and the list is cut short: one row at a time is named.
+fn row_error(index: usize) -> Fault {
+    Fault {
+        row_errors: vec![RowFault {
+            index: index as u64,
+            message: String::new(),
+        }],
+        ..fault(Code::InvalidArgument, Place::InBand)
     }
 }
 

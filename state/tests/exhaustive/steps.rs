@@ -47,6 +47,16 @@ pub(crate) enum Step {
         life: usize,
         who: usize,
     },
+    /// Bad rows are taken out of a payload.
+    Remove {
+        life: usize,
+        who: usize,
+    },
+    /// All dead letters that are owed are handed over.
+    DeadLetters {
+        life: usize,
+        who: usize,
+    },
     // The network and the server.
     Create {
         life: usize,
@@ -164,6 +174,8 @@ impl World {
             | Step::EndOfData { life }
             | Step::Close { life }
             | Step::Restart { life }
+            | Step::Remove { life, .. }
+            | Step::DeadLetters { life, .. }
             | Step::Create {
                 life, fails: false, ..
             }
@@ -260,6 +272,12 @@ impl World {
     fn steps_of_subtask(&self, scope: &Scope, life: usize, who: usize, steps: &mut Vec<Step>) {
         let number = self.lives[life].number;
         let subtask = &self.lives[life].subtasks[who];
+        if subtask.removing.is_some() {
+            steps.push(Step::Remove { life, who });
+        }
+        if !subtask.dead_letters.is_empty() {
+            steps.push(Step::DeadLetters { life, who });
+        }
         for call in 0..subtask.creating.len() {
             let fates = [false, true].into_iter();
             let fates = fates.filter(|fails| !fails || self.may(scope, number, Kind::CreateFailed));

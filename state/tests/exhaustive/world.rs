@@ -5,9 +5,9 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use bigquery_sink_state::{
-    BatchId, CommitList, Core, CoreConfig, Epoch, FailureKind, Fault, FlushId, Generation, Input, Lane,
-    Limits, Micros, NextOffset, Replay, RequestNumber, RestoredUnion, StreamName, SubtaskIndex, SubtaskState,
-    Unprovable,
+    BatchId, CommitList, Core, CoreConfig, Destination, Epoch, FailureKind, Fault, FlushId, Generation,
+    Input, Lane, Limits, Micros, NextOffset, Replay, RequestNumber, RestoredUnion, RowErrorPolicy,
+    StreamName, SubtaskIndex, SubtaskState, Unprovable,
 };
 
 use crate::part::{Part, Print};
@@ -64,10 +64,20 @@ pub(crate) enum Case {
     ZombieFoundOut,
     EndBeforeReplay,
     EndBeforeCommit,
+    /// After a row error, requests behind moved up.
+    RowsMovedUp,
+    /// A stream was left at a row error.
+    StreamLeftAtRowError,
+    /// Every row of a request was bad.
+    RequestEmptied,
+    LostWhileRowsAreRemoved,
+    /// A barrier, or the end of data, waited for dead letters.
+    DeadLettersWanted,
+    DeadLettersBeforeBarrier,
 }
 
 impl Case {
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 26] = [
         Self::OwnResendStored,
         Self::EchoDiscarded,
         Self::StaleAnswerDropped,
@@ -88,6 +98,12 @@ impl Case {
         Self::ZombieFoundOut,
         Self::EndBeforeReplay,
         Self::EndBeforeCommit,
+        Self::RowsMovedUp,
+        Self::StreamLeftAtRowError,
+        Self::RequestEmptied,
+        Self::LostWhileRowsAreRemoved,
+        Self::DeadLettersWanted,
+        Self::DeadLettersBeforeBarrier,
     ];
 }
 
@@ -137,10 +153,14 @@ pub(crate) struct Subtask {
     pub(crate) core: Core,
     pub(crate) clock: Micros,
     pub(crate) payloads: BTreeMap<BatchId, Payload>,
+    /// Rows by their index that are to be taken out of a payload.
+    pub(crate) removing: Option<(BatchId, Vec<u64>)>,
+    /// Refused rows that are not handed over as dead letters yet.
+    pub(crate) dead_letters: Vec<u8>,
     /// Rows since the last barrier, and how many of them were there at the barrier.
     pub(crate) handed: Vec<u8>,
     pub(crate) aligning: bool,
-    pub(crate) creating: Vec<Lane>,
+    pub(crate) creating: Vec<(Lane, Destination)>,
     pub(crate) created: u8,
     pub(crate) connections: Vec<Connection>,
     pub(crate) flushes: Vec<Flush>,
@@ -222,7 +242,11 @@ impl Hash for World {
 impl World {
     pub(crate) fn new(scope: &Scope) -> Self {
         let mut world = Self {
-            server: Part::new(Server::default()),
+            server: Part::new(Server {
+                bad: scope.bad,
+                rows_first: scope.rows_first,
+                ..Server::default()
+            }),
             store: Part::new(Vec::new()),
             lives: Vec::new(),
             orphans: Part::new(Vec::new()),
@@ -307,6 +331,11 @@ impl World {
             subtask: SubtaskIndex(u32::try_from(index).unwrap()),
             parallelism: u32::try_from(parallelism).unwrap(),
             streams: scope.lanes,
+            row_errors: if scope.has_dead_letters() {
+                RowErrorPolicy::DeadLetter
+            } else {
+                RowErrorPolicy::Fail
+            },
             started_at: clock,
             limits: limits(),
             mutation: scope.mutation,
@@ -330,6 +359,8 @@ impl World {
             core,
             clock,
             payloads: BTreeMap::new(),
+            removing: None,
+            dead_letters: Vec::new(),
             handed: Vec::new(),
             aligning: false,
             creating: Vec::new(),

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bigquery_sink_state::{
-    BatchId, Command, CommitList, Core, CoreConfig, Epoch, Failure, FailureKind, Fault, FlushId, Generation,
-    Input, Lane, Limits, Micros, Mutation, Notice, Replay, RequestNumber, RestoredUnion, RowCount,
-    SubtaskIndex, SubtaskState, Unprovable,
+    BatchId, Command, CommitList, Core, CoreConfig, Destination, Epoch, Failure, FailureKind, Fault, FlushId,
+    Generation, Input, Lane, Limits, Micros, Mutation, Notice, Replay, RequestNumber, RestoredUnion,
+    RowCount, RowErrorPolicy, RowFault, SubtaskIndex, SubtaskState, Unprovable,
 };
 
 use crate::server::Server;
 
-const ROWS: u64 = 60;
+pub(crate) const ROWS: u64 = 60;
 const STEPS: usize = 20_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,12 @@ pub(crate) struct Checkpoint {
 pub(crate) enum Call {
     Create {
         lane: Lane,
+        destination: Destination,
+    },
+    /// Of the driver to itself: bad rows are taken out of a payload.
+    Remove {
+        batch: BatchId,
+        rows: Vec<RowFault>,
     },
     Flush {
         flush: FlushId,
@@ -56,6 +62,10 @@ pub(crate) struct Connection {
 pub(crate) struct Subtask {
     pub(crate) core: Core,
     pub(crate) payloads: BTreeMap<BatchId, Vec<u64>>,
+    /// Where payloads went last.
+    pub(crate) places: BTreeMap<BatchId, (String, u64)>,
+    /// Refused rows that are not handed over as dead letters yet.
+    pub(crate) dead_letters: Vec<u64>,
     pub(crate) calls: Vec<Call>,
     pub(crate) connections: Vec<Connection>,
     pub(crate) prepared: Option<(Vec<u8>, Vec<u8>)>,
@@ -68,6 +78,8 @@ pub(crate) struct Host {
     pub(crate) choices: VecDeque<u16>,
     pub(crate) mode: Mode,
     pub(crate) server: Server,
+    /// Rows that the sink refuses itself.
+    pub(crate) unencodable: BTreeSet<u64>,
     pub(crate) trace: Vec<String>,
     pub(crate) met: BTreeMap<&'static str, u64>,
     pub(crate) now: Micros,
@@ -96,6 +108,7 @@ impl Host {
             choices: choices.into(),
             mode,
             server: Server::default(),
+            unencodable: BTreeSet::new(),
             trace: Vec::new(),
             met: BTreeMap::new(),
             now: Micros(1_000_000),
@@ -114,12 +127,9 @@ impl Host {
             visible_before: BTreeSet::new(),
             done: false,
         };
+        host.choose_bad_rows();
         host.start();
         host
-    }
-
-    pub(crate) fn all_rows(&self) -> Vec<u64> {
-        (0..ROWS).collect()
     }
 
     pub(crate) fn parallelism(&self) -> u32 {
@@ -190,6 +200,10 @@ impl Host {
             subtask: SubtaskIndex(u32::try_from(index).unwrap()),
             parallelism: u32::try_from(parallelism).unwrap(),
             streams: 1 + (self.life as usize) % 3,
+            row_errors: match self.mode {
+                Mode::Calm => RowErrorPolicy::Fail,
+                Mode::FaultsAndCrashes => RowErrorPolicy::DeadLetter,
+            },
             started_at: self.now,
             limits: limits(),
             mutation: Mutation::default(),
@@ -217,6 +231,8 @@ impl Host {
         Subtask {
             core,
             payloads: BTreeMap::new(),
+            places: BTreeMap::new(),
+            dead_letters: Vec::new(),
             calls: Vec::new(),
             connections: Vec::new(),
             prepared: None,
@@ -316,12 +332,20 @@ impl Host {
         let count = (1 + self.choose(4) as u64).min(ROWS - self.next_row);
         let rows: Vec<u64> = (self.next_row..self.next_row + count).collect();
         self.next_row += count;
+        let rows = self.refuse_unencodable(who, rows);
+        if !rows.is_empty() {
+            self.hand_over(who, Destination::Table, rows);
+        }
+    }
+
+    pub(crate) fn hand_over(&mut self, who: usize, destination: Destination, rows: Vec<u64>) {
         self.batches += 1;
-        let id = BatchId(self.batches);
+        let (id, count) = (BatchId(self.batches), rows.len() as u64);
         self.subtasks[who].payloads.insert(id, rows);
         self.tell(
             who,
             Input::Batch {
+                destination,
                 id,
                 rows: RowCount(count),
                 bytes: count * 100,
@@ -370,7 +394,12 @@ impl Host {
     }
 
     fn step_subtask(&mut self, who: usize) {
-        if !self.subtasks[who].calls.is_empty() {
+        let Subtask {
+            core, dead_letters, ..
+        } = &self.subtasks[who];
+        if !dead_letters.is_empty() && core.has_room() && self.choose(3) == 0 {
+            self.hand_over_dead_letters(who);
+        } else if !self.subtasks[who].calls.is_empty() {
             let call = self.choose(self.subtasks[who].calls.len());
             self.finish_call(who, call);
         } else if let Some(index) = self.subtasks[who]
@@ -414,7 +443,9 @@ impl Host {
         let life = self.life;
         let subtask = &mut self.subtasks[who];
         match command {
-            Command::CreateStream { lane } => subtask.calls.push(Call::Create { lane }),
+            Command::CreateStream { lane, destination } => {
+                subtask.calls.push(Call::Create { lane, destination });
+            }
             Command::Connect { connection, stream } => {
                 assert_eq!(
                     self.creators.get(&stream.0),
@@ -457,6 +488,7 @@ impl Host {
                     .find(|open| open.generation == connection)
                     .unwrap();
                 let place = (open.stream.clone(), offset.0);
+                subtask.places.insert(batch, place.clone());
                 let before = self.assigned.entry(place).or_insert_with(|| rows.clone());
                 assert_eq!(
                     *before, rows,
@@ -470,8 +502,16 @@ impl Host {
                     "a payload is released once"
                 );
             }
+            Command::RemoveRows { batch, rows } => {
+                subtask.calls.push(Call::Remove { batch, rows });
+                self.check_rows_move_up(who, batch);
+            }
             Command::Prepared { epoch, state, commit } => {
                 assert_eq!(epoch, self.epoch);
+                assert!(
+                    subtask.dead_letters.is_empty(),
+                    "a barrier is reported while dead letters are owed"
+                );
                 assert!(
                     subtask.payloads.is_empty(),
                     "a barrier waits for every acknowledgement (invariant 3)"
@@ -511,57 +551,10 @@ impl Host {
                 self.left.insert(stream.0);
                 self.meet("stream left");
             }
+            Notice::RowsRejected { .. } => self.meet("rows rejected"),
             Notice::Reconnect { .. } | Notice::Retry { .. } => {}
             Notice::UnprovableAccepted { .. } => unreachable!("the default is to fail"),
         }
-    }
-
-    // Checks.
-
-    /// Invariants 3 and 12: what a commit list names is on the stream, from its creator, and not empty.
-    fn check_commit_list(&self, commit: &CommitList) {
-        for info in &commit.0 {
-            assert!(
-                info.rows().0 > 0,
-                "a commit list names only streams with new rows (invariant 12)"
-            );
-            let stored = self.server.streams[&info.stream.0].rows.len() as u64;
-            assert!(
-                info.flush_offset.0 < stored,
-                "a flush target counts stored rows (invariant 3)"
-            );
-        }
-    }
-
-    /// Invariant 1: nothing is flushed that no complete checkpoint names.
-    pub(crate) fn check_covered(&self, stream: &str, offset: u64) {
-        let checkpoint = self
-            .store
-            .as_ref()
-            .expect("no flush before the first complete checkpoint (invariant 1)");
-        let named = checkpoint
-            .commits
-            .iter()
-            .flat_map(|bytes| CommitList::decode(bytes).unwrap().0);
-        let covered = named
-            .into_iter()
-            .any(|info| info.stream.0 == stream && info.flush_offset.0 == offset);
-        assert!(
-            covered,
-            "{stream} is flushed to {offset}, which the complete checkpoint does not name (invariant 1)"
-        );
-    }
-
-    /// Visible rows only grow, and lie before the position of the newest complete checkpoint (invariant 1).
-    fn check_visible(&mut self) {
-        let visible: BTreeSet<u64> = self.server.visible_rows().into_iter().collect();
-        let covered = self.store.as_ref().map_or(0, |checkpoint| checkpoint.next_row);
-        assert!(
-            visible.iter().all(|row| *row < covered),
-            "a row is visible before its checkpoint (invariant 1)"
-        );
-        assert!(self.visible_before.is_subset(&visible), "a row disappeared");
-        self.visible_before = visible;
     }
 }
 

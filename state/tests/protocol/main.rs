@@ -5,8 +5,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod checks;
 mod host;
 mod network;
+mod rows;
 mod server;
 
 use proptest::prelude::*;
@@ -18,10 +20,10 @@ proptest! {
 
     /// Invariants 1 to 10 and 12.
     #[test]
-    fn every_row_becomes_visible_exactly_once_whatever_happens(choices in prop::collection::vec(any::<u16>(), 0..400)) {
+    fn every_row_becomes_visible_or_a_dead_letter_exactly_once_whatever_happens(choices in prop::collection::vec(any::<u16>(), 0..400)) {
         let mut host = Host::new(choices, Mode::FaultsAndCrashes);
         host.run_to_the_end();
-        prop_assert_eq!(host.server.visible_rows(), host.all_rows());
+        prop_assert_eq!(host.visible_rows(), host.all_rows());
     }
 
     /// Invariant 14: nothing but inputs decides.
@@ -39,7 +41,7 @@ proptest! {
 fn without_faults_one_stream_per_subtask_carries_everything() {
     let mut host = Host::new(vec![], Mode::Calm);
     host.run_to_the_end();
-    assert_eq!(host.server.visible_rows(), host.all_rows());
+    assert_eq!(host.visible_rows(), host.all_rows());
     assert!(
         host.server.streams.len() <= 3 * host.parallelism() as usize,
         "a stream is kept across checkpoints"
@@ -79,6 +81,12 @@ fn the_schedules_meet_every_hard_case() {
         "empty epoch",
         "already flushed",
         "answered by the call's end",
+        "rows rejected",
+        "rows moved up",
+        "stream left at a row error",
+        "request emptied",
+        "rows refused by the sink",
+        "dead letters wanted",
     ] {
         assert!(
             met.get(case).copied().unwrap_or(0) > 0,

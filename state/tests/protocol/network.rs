@@ -20,7 +20,8 @@ impl Host {
             Code::ResourceExhausted,
         ][self.choose(4)];
         match call {
-            Call::Create { lane } => {
+            Call::Remove { batch, rows } => self.remove_rows(who, batch, &rows),
+            Call::Create { lane, destination } => {
                 if fate == 11 {
                     return self.tell(
                         who,
@@ -30,7 +31,7 @@ impl Host {
                         },
                     );
                 }
-                let stream = self.server.create();
+                let stream = self.server.create(destination);
                 if fate == 10 {
                     // Created, but the answer is lost: an orphan that nobody ever writes.
                     return self.tell(
