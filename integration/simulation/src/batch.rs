@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::expect::Outcome;
+use crate::faults::Faults;
 use crate::point::Point;
 use crate::predicate::Predicate;
 use crate::run::{Report, run};
@@ -18,8 +19,8 @@ use crate::scenario::Scenario;
 pub struct Tally {
     /// Runs.
     pub runs: usize,
-    /// Runs whose faults all came to nothing: the call that they wait for never came.
-    pub idle: usize,
+    /// What went wrong, and what was to.
+    pub faults: Faults,
     /// Runs that ended with a loud error, as their faults allow.
     pub failed_loudly: usize,
     /// Points come by.
@@ -104,8 +105,7 @@ impl Tally {
     fn add(&mut self, index: usize, scenario: &Scenario, report: Report) {
         self.runs += 1;
         self.simulated += report.simulated;
-        let planned = !scenario.faults.rules.is_empty() || !scenario.store_faults.is_empty();
-        self.idle += usize::from(planned && report.faults_fired == 0);
+        self.faults.merge(report.faults);
         self.failed_loudly += usize::from(matches!(report.outcome, Outcome::Failed { .. }));
         self.points
             .extend(report.hits.iter().flatten().map(|hit| hit.point));
@@ -129,7 +129,7 @@ impl Tally {
     /// Takes another batch's in.
     pub fn merge(&mut self, other: Self) {
         self.runs += other.runs;
-        self.idle += other.idle;
+        self.faults.merge(other.faults);
         self.failed_loudly += other.failed_loudly;
         self.points.extend(other.points);
         for (predicate, runs) in other.predicates {

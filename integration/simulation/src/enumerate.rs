@@ -11,7 +11,9 @@ use crate::batch::on_all_cores;
 pub use crate::engine::plans::barrier_plans;
 use crate::point::{Called, Hit, Point, When};
 use crate::run::run;
-use crate::scenario::{End, Incarnation, Scenario, StoreFault, StoreFaultKind};
+use crate::scenario::{
+    ConnectionFault, ConnectionFaultKind, End, Incarnation, Scenario, StoreFault, StoreFaultKind,
+};
 
 /// One run for each point that the calm run comes by: killed there, then let run again. What the dead process had sent
 /// arrives in one, and is lost in the next.
@@ -81,6 +83,24 @@ pub fn call_faults(calm: &Scenario) -> Vec<Scenario> {
             for action in actions(called) {
                 let mut scenario = calm.clone();
                 scenario.faults.rules = rules(called, nth, action);
+                scenarios.push(scenario);
+            }
+        }
+    }
+    scenarios
+}
+
+/// One run for each call that the calm run makes and each thing that can happen to the connection that it comes on.
+#[must_use]
+pub fn connection_faults(calm: &Scenario) -> Vec<Scenario> {
+    let mut scenarios = Vec::new();
+    for (called, count) in calls(&hits(calm, 0)) {
+        for nth in 1..=count {
+            for kind in ConnectionFaultKind::ALL {
+                let mut scenario = calm.clone();
+                scenario
+                    .connection_faults
+                    .push(ConnectionFault { called, nth, kind });
                 scenarios.push(scenario);
             }
         }

@@ -1,12 +1,19 @@
 //! How a run may end, by what went wrong in it.
 
-use bigquery_write_emulator::faults::{FaultAction, FaultReport, FaultRule, Rpc};
+use bigquery_write_emulator::faults::{FaultAction, FaultRule, Rpc};
 use bigquery_write_emulator::machine::Code;
 
 use crate::engine::Engine;
+use crate::faults::CameTrue;
 use crate::oracle::{Checkpoints, Expected};
-use crate::point::{Hit, Point, StepKind};
-use crate::scenario::{End, Scenario, StoreFault, StoreFaultKind};
+use crate::point::{Called, Hit, Point, StepKind};
+use crate::scenario::{ConnectionFault, ConnectionFaultKind, End, Scenario, StoreFault, StoreFaultKind};
+
+/// The sink's first call is given up after so long.
+const START_MS: u64 = 30_000;
+
+/// Pings find a silent connection out within so long.
+const PINGED_MS: u64 = 80_000;
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,25 +85,30 @@ fn counted(engine: &Engine, outcome: &Outcome, whole: bool) -> Result<Expected, 
     Ok(Expected::Counted { counts, whole })
 }
 
-/// P11: how often the host of these processes restarted, and that nothing asked for so many restarts.
-pub(crate) fn restarts(scenario: &Scenario, faults: &[FaultReport], hits: &[Vec<Hit>]) -> Result<(), String> {
+/// P11: how often the host of these processes restarted, or whoever watches it, and that nothing asked for so many restarts.
+pub(crate) fn restarts(
+    scenario: &Scenario,
+    came_true: &CameTrue<'_>,
+    supervised: usize,
+) -> Result<(), String> {
     let restored = |hit: &&Hit| hit.point == Point::Step(StepKind::Restored);
-    let restarts: usize = hits
-        .iter()
-        .map(|hits| hits.iter().filter(restored).count().saturating_sub(1))
-        .sum();
-    let asked: u64 = faults
+    let by_host = |hits: &Vec<Hit>| hits.iter().filter(restored).count().saturating_sub(1);
+    let restarts = came_true.hits.iter().map(by_host).sum::<usize>() + supervised;
+    let asked: u64 = came_true
+        .calls
         .iter()
         .filter(|fault| may_restart(&fault.rule.action))
         .map(|fault| fault.fired)
         .sum();
+    let connections: usize = came_true.connections.iter().map(restarts_for).sum();
     // A zombie comes back to connections and answers that are no more.
     let zombies = scenario
         .incarnations
         .iter()
         .filter(|incarnation| matches!(incarnation.end, End::Zombie { .. }))
         .count();
-    let most = asked as usize + scenario.store_faults.len() + 2 * zombies;
+    let most = asked as usize + connections + scenario.store_faults.len() + 2 * zombies;
+    let most = scenario.restarts.unwrap_or(most);
     if restarts > most {
         return Err(format!(
             "P11: {restarts} restarts, and what happened asks for {most} at most"
@@ -115,6 +127,21 @@ fn may_restart(action: &FaultAction) -> bool {
         | FaultAction::RowErrors { .. }
         | FaultAction::ApplyLate { .. } => true,
         _ => false,
+    }
+}
+
+/// How many restarts can be the answer to what happened to a connection. To one that is closed, none is: what is in doubt is sent again on
+/// another. Neither to a silent one that carries appends: pings find it out before any budget is over.
+fn restarts_for(fault: &ConnectionFault) -> usize {
+    match fault.kind {
+        ConnectionFaultKind::CallsEnd { code } => usize::from(is_permanent(code)),
+        ConnectionFaultKind::Held { ms, .. } if ms < START_MS => 0,
+        ConnectionFaultKind::Held { .. } | ConnectionFaultKind::Lost { .. } => match fault.called {
+            Called::AppendRows => 0,
+            // The connection is that of all other calls, the one at the start among them, which is given up and begun again.
+            _ => PINGED_MS.div_ceil(START_MS) as usize,
+        },
+        ConnectionFaultKind::Closed { .. } => 0,
     }
 }
 

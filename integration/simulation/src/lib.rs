@@ -8,7 +8,9 @@
 mod batch;
 mod engine;
 pub mod enumerate;
+pub mod errant;
 mod expect;
+mod faults;
 mod oracle;
 mod point;
 mod predicate;
@@ -23,7 +25,11 @@ mod world;
 pub use batch::{Broken, Tally, run_all, run_until};
 pub use engine::{EnginePlan, Life, PlanClose, PlanStep, ReplayTold, RestoreFrom};
 pub use expect::Outcome;
+pub use faults::{Fault, Faults, Kind};
 pub use point::{Called, EngineStep, Hit, Host, Object, Point, StepKind, StoreOp, When};
 pub use predicate::Predicate;
 pub use run::{Report, run};
-pub use scenario::{End, Incarnation, Scenario, StoreFault, StoreFaultKind, Workload};
+pub use scenario::{
+    ConnectionFault, ConnectionFaultKind, End, Incarnation, Scenario, StoreFault, StoreFaultKind, Way,
+    Workload,
+};

@@ -111,7 +111,7 @@ pub enum Object {
 }
 
 /// A call to BigQuery that the sink makes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "named as the calls are")]
 pub enum Called {
     CreateWriteStream,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bigquery_sink_pipeline::Pipeline;
 use bigquery_write_emulator::catalog::{DatasetRef, TableRef};
+use bigquery_write_emulator::machine::Switches;
 use bigquery_write_emulator::schema::Schema;
 use bigquery_write_emulator::{Config, Handle};
 use bigquery_write_proto::rows::table_schema_for;
@@ -15,6 +16,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::engine::Engine;
 use crate::expect::{self, Outcome};
+use crate::faults::{CameTrue, Faults};
 use crate::oracle;
 use crate::point::Hit;
 use crate::predicate::Predicate;
@@ -40,8 +42,8 @@ pub struct Report {
     pub hits: Vec<Vec<Hit>>,
     /// What happened of what must happen sometimes.
     pub predicates: BTreeMap<Predicate, u64>,
-    /// Faults that came true.
-    pub faults_fired: u64,
+    /// What went wrong, and what was to.
+    pub faults: Faults,
     /// Everything seen from outside, a line each; the same for each run of one scenario.
     pub trace: String,
     /// How long it took by the simulated clock.
@@ -93,6 +95,10 @@ async fn simulate(scenario: &Scenario) -> Report {
         seed: Some(1),
         faults: scenario.faults.clone(),
         latency_ms: scenario.workload.latency_ms,
+        switches: Switches {
+            unlearned: scenario.unlearned.clone(),
+            ..Switches::default()
+        },
         ..Config::default()
     };
     let handle = Handle::new(&config).expect("the plan was checked when it was read");
@@ -118,6 +124,7 @@ async fn simulate(scenario: &Scenario) -> Report {
         Outcome::Stuck
     });
     let simulated = world.elapsed();
+    let supervised = supervisor.supervised();
     supervisor.end().await;
     let checkpoints = world.checkpoints();
     match expect::expected(scenario, &outcome, &checkpoints, engine.as_deref()) {
@@ -129,9 +136,17 @@ async fn simulate(scenario: &Scenario) -> Report {
             }
         }
     }
-    if let Err(violation) = expect::restarts(scenario, &handle.faults(), &world.hits()) {
+    let (calls, connections) = (handle.faults(), world.connection_faults());
+    let came_true = CameTrue {
+        calls: &calls,
+        connections: &connections,
+        store: &world.store_faults(),
+        hits: &world.hits(),
+    };
+    if let Err(violation) = expect::restarts(scenario, &came_true, supervised) {
         world.violation(violation);
     }
+    let faults = Faults::of(scenario, &came_true);
     check_leaks(&world, tasks).await;
     server.abort();
     world.close();
@@ -140,7 +155,7 @@ async fn simulate(scenario: &Scenario) -> Report {
         violations: world.violations(),
         hits: world.hits(),
         predicates: world.predicates(),
-        faults_fired: world.faults_fired(),
+        faults,
         trace: world.trace(),
         simulated,
     }
@@ -174,6 +189,7 @@ async fn tasks_at_rest() -> usize {
 async fn check_leaks(world: &World, tasks: usize) {
     // What a fault holds back or puts off is the fault's, not a leak.
     world.handle.release();
+    world.let_go();
     tokio::time::sleep(SETTLING).await;
     let left = tasks_at_rest().await;
     let (calls, connections) = (world.handle.connections(), world.handle.transports());

@@ -1,16 +1,22 @@
 //! One run as a value: what is read, who runs, who dies where, what goes wrong. A seed only makes one.
 
+use std::collections::BTreeSet;
+
 use bigquery_sink::Mutation;
 use bigquery_write_emulator::faults::FaultPlan;
+use bigquery_write_emulator::machine::{Behaviour, Code};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::EnginePlan;
-use crate::point::StoreOp;
+use crate::point::{Called, StoreOp};
 
 /// A run, written and read as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
+    /// What happened, and what must not come of it again; for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
     /// Rows and checkpoints.
     #[serde(default)]
     pub workload: Workload,
@@ -22,6 +28,15 @@ pub struct Scenario {
     /// What goes wrong in the checkpoint store.
     #[serde(default)]
     pub store_faults: Vec<StoreFault>,
+    /// What goes wrong on the way to BigQuery.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub connection_faults: Vec<ConnectionFault>,
+    /// What BigQuery gets wrong on purpose: then the run must be found broken.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub unlearned: BTreeSet<Behaviour>,
+    /// At most so many restarts, where what goes wrong would excuse more (P11).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<usize>,
     /// A mistake that the processes make on purpose, in builds for that.
     #[serde(skip)]
     pub mutation: Mutation,
@@ -95,6 +110,58 @@ pub struct StoreFault {
     pub nth: u64,
     /// What happens.
     pub kind: StoreFaultKind,
+}
+
+/// Something that happens to a connection as BigQuery has carried out a call on it, whose answer has not left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConnectionFault {
+    /// Which call.
+    pub called: Called,
+    /// Which of those, over all processes, from 1.
+    pub nth: u64,
+    /// What happens.
+    pub kind: ConnectionFaultKind,
+}
+
+/// What happens to a connection. Who sends the other way goes on doing so, and does not hear of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ConnectionFaultKind {
+    /// One direction is at its end: what was sent arrives, and then its reader learns that nothing more will come.
+    Closed {
+        /// Which.
+        way: Way,
+    },
+    /// Nothing arrives for a while, and then everything.
+    Held {
+        /// Which way.
+        way: Way,
+        /// For so long.
+        ms: u64,
+    },
+    /// Nothing arrives any more, and nobody says so.
+    Lost {
+        /// Which way.
+        way: Way,
+    },
+    /// Every open append call ends with this status, when what it has answered is on its way.
+    CallsEnd {
+        /// gRPC code.
+        code: Code,
+    },
+}
+
+/// A direction of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// What the process sends.
+    ToServer,
+    /// What BigQuery sends.
+    ToClient,
+    /// Both.
+    Both,
 }
 
 /// What happens to an operation of the store.
@@ -173,6 +240,33 @@ impl Default for Workload {
             latency_ms: 0,
         }
     }
+}
+
+impl ConnectionFaultKind {
+    /// One of each kind and direction. Five seconds are borne by every call; no call and no ping is borne for as long as
+    /// a direction that is lost.
+    pub const ALL: [Self; 9] = [
+        Self::Closed { way: Way::ToServer },
+        Self::Closed { way: Way::ToClient },
+        Self::Held {
+            way: Way::ToServer,
+            ms: 5_000,
+        },
+        Self::Held {
+            way: Way::ToClient,
+            ms: 5_000,
+        },
+        Self::Held {
+            way: Way::Both,
+            ms: 100_000,
+        },
+        Self::Lost { way: Way::ToServer },
+        Self::Lost { way: Way::ToClient },
+        Self::CallsEnd { code: Code::Aborted },
+        Self::CallsEnd {
+            code: Code::FailedPrecondition,
+        },
+    ];
 }
 
 impl StoreFaultKind {

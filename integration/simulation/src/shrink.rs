@@ -45,6 +45,11 @@ fn simpler(scenario: &Scenario) -> Vec<Scenario> {
             scenario.store_faults.remove(at);
         });
     }
+    for at in 0..scenario.connection_faults.len() {
+        with(&|scenario| {
+            scenario.connection_faults.remove(at);
+        });
+    }
     for at in 0..scenario.incarnations.len() {
         with(&|scenario| scenario.incarnations[at].end = End::Natural);
         with(&|scenario| scenario.incarnations[at].parallelism = 1);

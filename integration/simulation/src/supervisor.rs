@@ -35,6 +35,8 @@ pub(crate) struct Supervisor<'a> {
     started: Vec<Started>,
     /// Those alive, by their number; zombies too.
     alive: Vec<(usize, LocalBoxFuture<'a, Last>)>,
+    /// How often a process ended with an error that a restart may mend, and another was started.
+    supervised: usize,
 }
 
 /// What drives the sink in every process.
@@ -75,6 +77,7 @@ impl<'a> Supervisor<'a> {
             scenario,
             started: Vec::new(),
             alive: Vec::new(),
+            supervised: 0,
         }
     }
 
@@ -83,7 +86,6 @@ impl<'a> Supervisor<'a> {
         let scenario = self.scenario;
         let mut planned = scenario.incarnations.iter();
         let mut next = Incarnation::new(1);
-        let mut supervised = 0;
         let mut died = false;
         loop {
             match planned.next() {
@@ -111,14 +113,19 @@ impl<'a> Supervisor<'a> {
                     restart_may_help,
                     ..
                 }) => {
-                    supervised += 1;
-                    if !restart_may_help || supervised > SUPERVISED {
+                    if !restart_may_help || self.supervised == SUPERVISED {
                         return Outcome::Failed { error };
                     }
+                    self.supervised += 1;
                 }
             }
             sleep(RESTART).await;
         }
+    }
+
+    /// How often a process that ended with an error was started again.
+    pub(crate) fn supervised(&self) -> usize {
+        self.supervised
     }
 
     /// Until one of those that are left has ended well; `None` if none has.

@@ -132,7 +132,8 @@ impl Service {
         request: Request<M>,
         act: impl FnOnce(&mut Machine, Millis, &CallMeta, &M) -> Reply<T>,
     ) -> Result<Response<T>, Status> {
-        let (meta, line) = (meta(request.metadata()), line(request.extensions()));
+        let line = line(request.extensions());
+        let meta = meta(request.metadata(), &line);
         let now = self.shared.now();
         let request = request.get_ref();
         let Reply { delivery, result } = self.shared.with(|machine| act(machine, now, &meta, request));
@@ -189,7 +190,8 @@ impl BigQueryWrite for Service {
         &self,
         request: Request<Streaming<AppendRowsRequest>>,
     ) -> Result<Response<Self::AppendRowsStream>, Status> {
-        let (meta, line) = (meta(request.metadata()), line(request.extensions()));
+        let line = line(request.extensions());
+        let meta = meta(request.metadata(), &line);
         let now = self.shared.now();
         let id = self.shared.with(|machine| machine.open_append(now, meta));
         Ok(Response::new(append::answers(
@@ -233,7 +235,7 @@ fn line(extensions: &Extensions) -> Line {
     extensions.get::<Line>().cloned().unwrap_or_default()
 }
 
-fn meta(metadata: &MetadataMap) -> CallMeta {
+fn meta(metadata: &MetadataMap, line: &Line) -> CallMeta {
     let text = |key| {
         metadata
             .get(key)
@@ -243,5 +245,6 @@ fn meta(metadata: &MetadataMap) -> CallMeta {
     CallMeta {
         authorization: text("authorization"),
         routing: text(ROUTING_HEADER),
+        transport: line.number(),
     }
 }

@@ -67,6 +67,8 @@ struct Place {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Line {
     connection: Lever,
+    /// The connection's, from 1; 0 without one.
+    number: u64,
     broken: Arc<AtomicBool>,
 }
 
@@ -167,10 +169,11 @@ impl Service {
         course.mark_changed();
         stopping.mark_changed();
         let calls = TowerToHyperService::new(self.server());
-        let lever = place.lever.clone();
+        let (lever, number) = (place.lever.clone(), place.number);
         let service = service_fn(move |mut request: Request<Incoming>| {
             let line = Line {
                 connection: lever.clone(),
+                number,
                 broken: Arc::default(),
             };
             request.extensions_mut().insert(line.clone());
@@ -282,6 +285,11 @@ impl Line {
     /// The connection that carries the call.
     pub(super) fn connection(&self) -> &Lever {
         &self.connection
+    }
+
+    /// The connection's number, in the order in which they came.
+    pub(super) fn number(&self) -> u64 {
+        self.number
     }
 
     /// From here on there is no answer any more: the status that is returned is not sent.

@@ -154,8 +154,8 @@ impl World {
 
 fn meta() -> CallMeta {
     CallMeta {
-        authorization: None,
         routing: Some("write_location=projects/p/locations/EU".to_owned()),
+        ..CallMeta::default()
     }
 }
 

@@ -354,6 +354,10 @@ impl Machine {
         };
         self.apply(&effect)?;
         let next = end + offered?.num_rows() as u64;
+        if !self.keeps(Behaviour::AnswersWhereRowsAre) {
+            let asked = request.offset.and_then(|offset| u64::try_from(offset).ok());
+            return Ok(asked.unwrap_or_default());
+        }
         let first = self.keeps(Behaviour::AnswersFirstRowOffset);
         Ok(if first { end } else { next })
     }

@@ -28,6 +28,8 @@ behaviours! {
     // Appends (write-api.md 1.2, 2.1, 4).
     /// An append answers the offset of its first row; unlearned, that of the next.
     AnswersFirstRowOffset,
+    /// An append answers the offset that its rows got; unlearned, the one that was asked for, or 0.
+    AnswersWhereRowsAre,
     /// An append needs no offset; unlearned, it is refused without.
     AppendsWithoutOffset,
     /// An offset below the end is refused; unlearned, the rows are appended again.
@@ -160,6 +162,8 @@ behaviours! {
     DefaultStreamVisibleAtOnce,
     /// A flush shows the row at its offset; unlearned, only those before it.
     FlushIsInclusive,
+    /// A flush shows no row behind its offset; unlearned, all there are.
+    FlushStopsAtOffset,
     /// A flush shows each row once; unlearned, what was visible is inserted again.
     FlushShowsRowsOnce,
     /// A flush beyond the end is refused; unlearned, it shows all there is.

@@ -94,6 +94,8 @@ pub struct Call {
     pub routing: Option<String>,
     /// `trace_id` of an append.
     pub trace_id: String,
+    /// As in [`CallMeta::transport`](super::CallMeta::transport).
+    pub transport: u64,
 }
 
 /// The newest [`CallLog::LIMIT`] calls.
@@ -134,6 +136,9 @@ pub struct Exchange {
     pub answer: String,
     /// The answer is an error.
     pub refused: bool,
+    /// As in [`CallMeta::transport`](super::CallMeta::transport).
+    #[serde(skip)]
+    pub transport: u64,
 }
 
 type ExchangeObserver = Box<dyn FnMut(&Exchange) + Send>;

@@ -85,6 +85,8 @@ pub struct CallMeta {
     pub authorization: Option<String>,
     /// `x-goog-request-params`, as it came.
     pub routing: Option<String>,
+    /// The HTTP/2 connection on which it came, counted from 1 in the order in which they were accepted; 0 if it came on none.
+    pub transport: u64,
 }
 
 impl Machine {
@@ -206,6 +208,7 @@ impl Machine {
             at_ms: call.at_ms,
             rpc: call.rpc,
             target: call.target.clone(),
+            transport: call.transport,
             request,
             refused: answered.is_err(),
             answer: match answered {

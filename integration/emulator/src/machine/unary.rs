@@ -382,7 +382,11 @@ impl Machine {
             self.publish(&target.table, again, now)
                 .map_err(|error| Refusal::new(Code::Internal, error.to_string()))?;
         }
-        let to = last.saturating_add(u64::from(keeps(Behaviour::FlushIsInclusive)));
+        let to = if keeps(Behaviour::FlushStopsAtOffset) {
+            last.saturating_add(u64::from(keeps(Behaviour::FlushIsInclusive)))
+        } else {
+            u64::MAX
+        };
         if to > visible {
             self.apply(&Effect::StreamFlushed {
                 stream: target.name.clone(),
@@ -513,6 +517,7 @@ impl Call {
             authorization: meta.authorization.clone(),
             routing: meta.routing.clone(),
             trace_id: String::new(),
+            transport: meta.transport,
         }
     }
 }

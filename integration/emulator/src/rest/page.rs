@@ -222,6 +222,7 @@ fn exchanges(html: &mut String, machine: &Machine) -> fmt::Result {
         request,
         answer,
         refused,
+        transport: _,
     } in machine.exchanges().rev()
     {
         write!(

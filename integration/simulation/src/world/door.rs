@@ -1,15 +1,10 @@
 //! The one way out of a process: its connections to BigQuery and to the store go through here, and stop here.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 
-use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::sync::Notify;
-
-/// Bytes that one direction of a connection holds.
-const PIPE: usize = 1 << 18;
 
 /// A process's door, cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -87,20 +82,6 @@ impl Door {
         }
     }
 
-    /// A connection from this process: its own end and the server's.
-    pub(crate) fn connection(&self) -> (Inside, Outside) {
-        let (ours, theirs) = tokio::io::duplex(PIPE);
-        let inside = Inside {
-            pipe: ours,
-            door: self.clone(),
-        };
-        let outside = Outside {
-            pipe: theirs,
-            door: self.clone(),
-        };
-        (inside, outside)
-    }
-
     fn set(&self, passage: Passage) {
         let mut state = self.state();
         if state.passage.is_over() && !matches!(passage, Passage::Buried { .. }) {
@@ -112,11 +93,16 @@ impl Door {
         }
     }
 
+    /// What the process sent and BigQuery has not read is lost.
+    pub(super) fn loses_sent(&self) -> bool {
+        self.passage().loses_sent()
+    }
+
     fn passage(&self) -> Passage {
         self.state().passage
     }
 
-    fn poll_open(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_open(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
         let mut state = self.state();
         match state.passage {
             Passage::Open => return Poll::Ready(Ok(())),
@@ -144,82 +130,5 @@ impl Passage {
             self,
             Self::Dead { loses_sent: true } | Self::Buried { loses_sent: true }
         )
-    }
-}
-
-/// The process's end of a connection.
-#[derive(Debug)]
-pub(crate) struct Inside {
-    pipe: DuplexStream,
-    door: Door,
-}
-
-/// The server's end.
-#[derive(Debug)]
-pub(crate) struct Outside {
-    pipe: DuplexStream,
-    door: Door,
-}
-
-impl AsyncRead for Inside {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        ready!(self.door.poll_open(context))?;
-        Pin::new(&mut self.pipe).poll_read(context, into)
-    }
-}
-
-impl AsyncWrite for Inside {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        ready!(self.door.poll_open(context))?;
-        Pin::new(&mut self.pipe).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.door.poll_open(context))?;
-        Pin::new(&mut self.pipe).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.door.poll_open(context))?;
-        Pin::new(&mut self.pipe).poll_shutdown(context)
-    }
-}
-
-impl AsyncRead for Outside {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.door.passage().loses_sent() {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
-        }
-        Pin::new(&mut self.pipe).poll_read(context, into)
-    }
-}
-
-impl AsyncWrite for Outside {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.pipe).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.pipe).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.pipe).poll_shutdown(context)
     }
 }

@@ -3,6 +3,7 @@
 mod door;
 mod objects;
 mod watch;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -11,21 +12,23 @@ use std::time::Duration;
 
 use bigquery_sink_pipeline::store::{HostIdentity, Store};
 use bigquery_write_emulator::Handle;
-use bigquery_write_emulator::machine::{Exchange, Visibility};
+use bigquery_write_emulator::machine::{Exchange, Refusal, Visibility};
 use futures::FutureExt as _;
 use object_store::path::Path;
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::engine::Rows;
 use crate::oracle::{Change, Checkpoints, Published};
 use crate::point::{Called, Hit, Point};
 use crate::predicate::Predicate;
-use crate::scenario::{End, Scenario};
-use door::Outside;
-pub(crate) use door::{Door, Inside};
+use crate::scenario::{ConnectionFault, ConnectionFaultKind, End, Scenario, StoreFault};
+pub(crate) use door::Door;
 use objects::Objects;
 pub(crate) use watch::Site;
+pub(crate) use wire::Inside;
+use wire::{Outside, Wire};
 
 /// Wall clock at the begin of every run, in milliseconds since 1970.
 pub(crate) const BEGIN_MS: i64 = 1_800_000_000_000;
@@ -39,7 +42,21 @@ pub(crate) struct World {
     begin: Instant,
     objects: Objects,
     accept: mpsc::Sender<std::io::Result<Outside>>,
+    connections: Mutex<Connections>,
     record: Mutex<Record>,
+}
+
+/// Every connection there ever was, and what is to happen to them.
+#[derive(Default)]
+struct Connections {
+    /// In the order in which BigQuery accepted them.
+    wires: Vec<Wire>,
+    faults: Vec<ConnectionFault>,
+    calls: BTreeMap<Called, u64>,
+    /// Faults that came true.
+    fired: Vec<ConnectionFault>,
+    /// Those who let go of what is held.
+    waiting: Vec<AbortHandle>,
 }
 
 /// What was seen.
@@ -70,6 +87,10 @@ impl World {
             begin: Instant::now(),
             objects: Objects::new(scenario.store_faults.clone()),
             accept,
+            connections: Mutex::new(Connections {
+                faults: scenario.connection_faults.clone(),
+                ..Connections::default()
+            }),
             record: Mutex::default(),
         });
         let watcher = Arc::downgrade(&world);
@@ -108,8 +129,9 @@ impl World {
 
     /// A new connection from behind this door.
     pub(crate) fn connect(&self, door: &Door) -> std::io::Result<Inside> {
-        let (inside, outside) = door.connection();
+        let (inside, outside, wire) = wire::connection(door);
         self.accept.try_send(Ok(outside)).map_err(std::io::Error::other)?;
+        self.connections().wires.push(wire);
         Ok(inside)
     }
 
@@ -162,10 +184,23 @@ impl World {
         self.record().checkpoints.clone()
     }
 
-    /// Faults that came true, at BigQuery and in the store.
-    pub(crate) fn faults_fired(&self) -> u64 {
-        let fired: u64 = self.handle.faults().iter().map(|fault| fault.fired).sum();
-        fired + self.objects.fired()
+    /// Faults of the store that came true.
+    pub(crate) fn store_faults(&self) -> Vec<StoreFault> {
+        self.objects.fired()
+    }
+
+    /// Faults of connections that came true.
+    pub(crate) fn connection_faults(&self) -> Vec<ConnectionFault> {
+        self.connections().fired.clone()
+    }
+
+    /// What is held or lost arrives after all: the run is over.
+    pub(crate) fn let_go(&self) {
+        let mut connections = self.connections();
+        for waiting in connections.waiting.drain(..) {
+            waiting.abort();
+        }
+        connections.wires.iter().for_each(Wire::let_go);
     }
 
     /// Streams with rows that nobody sees.
@@ -269,6 +304,7 @@ impl World {
             ..
         } = exchange;
         let target = short(target);
+        let transport = exchange.transport;
         self.note(format_args!("{rpc:?} {target} {request} -> {answer}"));
         let Some(called) = Called::of(*rpc) else {
             // P9 (invariant 9).
@@ -285,6 +321,46 @@ impl World {
         if let Some(site) = site {
             site.hit(Point::Applied(called), None);
         }
+        self.disturb(called, transport);
+    }
+
+    /// Lets happen to the connection what is to happen with this call on it.
+    fn disturb(&self, called: Called, transport: u64) {
+        let mut connections = self.connections();
+        let nth = connections.calls.entry(called).or_default();
+        *nth += 1;
+        let nth = *nth;
+        let due = |fault: &&ConnectionFault| fault.called == called && fault.nth == nth;
+        let Some(fault) = connections.faults.iter().find(due).copied() else {
+            return;
+        };
+        let number = usize::try_from(transport).unwrap_or_default();
+        let Some(wire) = number
+            .checked_sub(1)
+            .and_then(|at| connections.wires.get(at))
+            .cloned()
+        else {
+            return;
+        };
+        connections.fired.push(fault);
+        self.note(format_args!("connection {transport}: {:?}", fault.kind));
+        match fault.kind {
+            ConnectionFaultKind::Closed { way } => wire.close(way),
+            ConnectionFaultKind::Lost { way } => wire.hold(way),
+            ConnectionFaultKind::Held { way, ms } => {
+                wire.hold(way);
+                let waiting = tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(ms)).await;
+                    wire.let_go();
+                });
+                connections.waiting.push(waiting.abort_handle());
+            }
+            ConnectionFaultKind::CallsEnd { code } => {
+                // Not from within BigQuery, which has not answered the call yet.
+                let handle = self.handle.clone();
+                tokio::spawn(async move { handle.end_calls(&Refusal::new(code, "simulated")) });
+            }
+        }
     }
 
     pub(super) fn record_hit(&self, site: usize, hit: Hit) -> usize {
@@ -292,6 +368,10 @@ impl World {
         let hits = &mut record.hits[site];
         hits.push(hit);
         hits.len() - 1
+    }
+
+    fn connections(&self) -> std::sync::MutexGuard<'_, Connections> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn record(&self) -> std::sync::MutexGuard<'_, Record> {

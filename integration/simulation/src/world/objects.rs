@@ -40,7 +40,8 @@ pub(crate) struct Objects {
 struct Plan {
     faults: Vec<StoreFault>,
     seen: BTreeMap<StoreOp, u64>,
-    fired: u64,
+    /// Those that came true.
+    fired: Vec<StoreFault>,
     /// Objects that were put, while the answer was lost.
     unheard: BTreeSet<String>,
 }
@@ -70,9 +71,9 @@ impl Objects {
         }
     }
 
-    /// How many faults came true.
-    pub(crate) fn fired(&self) -> u64 {
-        self.plan().fired
+    /// The faults that came true.
+    pub(crate) fn fired(&self) -> Vec<StoreFault> {
+        self.plan().fired.clone()
     }
 
     fn fault(&self, op: StoreOp) -> Option<StoreFaultKind> {
@@ -85,7 +86,7 @@ impl Objects {
             .iter()
             .find(|fault| fault.op == op && fault.nth == nth)
             .copied();
-        plan.fired += u64::from(fault.is_some());
+        plan.fired.extend(fault);
         fault.map(|fault| fault.kind)
     }
 

@@ -28,14 +28,14 @@ fn rescaled(before: u32, after: u32) -> Scenario {
     }
 }
 
-fn sparse() -> Scenario {
+pub(super) fn sparse() -> Scenario {
     let mut scenario = Scenario::calm(1);
     scenario.workload.checkpoint_ms = 350;
     scenario.workload.rows = 60;
     scenario
 }
 
-fn latent() -> Scenario {
+pub(super) fn latent() -> Scenario {
     let mut scenario = sparse();
     scenario.workload.latency_ms = 150;
     scenario
@@ -46,11 +46,12 @@ pub(super) fn all(total: &mut Tally, what: &str, scenarios: &[Scenario]) {
     let began = Instant::now();
     let tally = run_all(scenarios);
     say(&format!(
-        "{what}: {} of {} run, {} ended loudly as their faults allow, {} in which no fault came true, {:.1} s",
+        "{what}: {} of {} run, {} ended loudly as their faults allow, {} of {} faults never came true, {:.1} s",
         tally.runs,
         scenarios.len(),
         tally.failed_loudly,
-        tally.idle,
+        tally.faults.idle,
+        tally.faults.planned,
         began.elapsed().as_secs_f64()
     ));
     assert_eq!(tally.runs, scenarios.len(), "{what}");

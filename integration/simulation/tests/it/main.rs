@@ -1,11 +1,14 @@
 //! The proof: every crash point, every fault, every barrier, on real code under simulated time (testing.md 7).
 #![allow(clippy::unwrap_used, reason = "a test's own mistakes may panic")]
 
+mod connections;
 mod determinism;
 mod engine;
 mod enumerated;
+mod errant;
 #[cfg(feature = "mutants")]
 mod mutants;
+mod scenarios;
 
 use std::io::Write as _;
 

@@ -146,7 +146,7 @@ async fn the_clock_goes_forward_and_what_becomes_too_old_ends() {
     };
     let meta = crate::machine::CallMeta {
         authorization: Some("Bearer secret".to_owned()),
-        routing: None,
+        ..crate::machine::CallMeta::default()
     };
     let created = world
         .shared

@@ -28,6 +28,17 @@ pub(super) const FACTS: &[Fact] = &[
         answers: &["at 0", "at 1", "at 3"],
     },
     Fact {
+        source: "write-api.md 1.2 [PROD JIT, RIT]",
+        says: "also if it was asked for none",
+        behaviour: Behaviour::AnswersWhereRowsAre,
+        script: || {
+            let mut w = World::new();
+            let (s, c) = (w.create(Type::Buffered), w.open());
+            vec![w.append(c, &s, None, 1), w.append(c, &s, None, 2)]
+        },
+        answers: &["at 0", "at 1"],
+    },
+    Fact {
         source: "write-api.md 2.1 rule 4",
         says: "an append without offset goes to the end",
         behaviour: Behaviour::AppendsWithoutOffset,

@@ -193,7 +193,7 @@ pub(super) const FACTS: &[Fact] = &[
             ] {
                 let meta = CallMeta {
                     routing,
-                    authorization: None,
+                    ..CallMeta::default()
                 };
                 let c = w.machine.open_append(w.now, meta);
                 said.push(w.append(c, &stream, None, 1));
@@ -225,7 +225,7 @@ pub(super) const FACTS: &[Fact] = &[
                     w.now,
                     CallMeta {
                         authorization,
-                        routing: None,
+                        ..CallMeta::default()
                     },
                 );
                 said.push(w.append(c, DEFAULT, None, 1));
@@ -300,7 +300,7 @@ pub(super) const FACTS: &[Fact] = &[
             ] {
                 let meta = CallMeta {
                     routing: Some(routing),
-                    authorization: None,
+                    ..CallMeta::default()
                 };
                 let c = w.machine.open_append(w.now, meta);
                 for stream in &streams {

@@ -55,6 +55,21 @@ pub(super) const FACTS: &[Fact] = &[
         ],
     },
     Fact {
+        source: "write-api.md 2.2 [DOC P]",
+        says: "a flush shows no row behind its offset",
+        behaviour: Behaviour::FlushStopsAtOffset,
+        script: || {
+            let mut w = World::new();
+            let (s, c) = (w.create(Type::Buffered), w.open());
+            vec![
+                w.append(c, &s, Some(0), 3),
+                w.flush(&s, 1),
+                format!("{:?}", w.visible()),
+            ]
+        },
+        answers: &["at 0", "flushed 1", "[0, 1]"],
+    },
+    Fact {
         source: "write-api.md 2.2 [CLIENT BEAM-F], switches flush_again and flush_below",
         says: "or a flush that shows nothing new already exists",
         behaviour: Behaviour::FlushShowsRowsOnce,
