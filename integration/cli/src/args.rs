@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Query(QueryArguments),
     /// Look at the checkpoints of a state directory.
     Checkpoint(CheckpointArguments),
+    /// Print what each type of a pipeline becomes in BigQuery, or why it is refused.
+    Types(TypesArguments),
 }
 
 #[derive(Debug, Args)]
@@ -157,6 +159,13 @@ pub(crate) struct QueryArguments {
     /// Comma-separated values with a header; NULL is an empty field, an empty text is "", arrays and structs are JSON.
     #[arg(long)]
     pub(crate) csv: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TypesArguments {
+    /// One JSON object for each pair of types.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -15,6 +15,7 @@ mod query;
 mod run;
 mod sink;
 mod table;
+mod types;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -58,6 +59,7 @@ fn start(command: Command) -> Result<(), Failure> {
             Command::Emulator(arguments) => emulator::emulator(arguments).await,
             Command::Query(arguments) => query::query(arguments).await,
             Command::Checkpoint(arguments) => checkpoint::checkpoint(arguments).await,
+            Command::Types(arguments) => types::types(&arguments),
         }
     });
     // A thread that hangs on a disk must not keep the process.

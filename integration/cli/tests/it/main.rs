@@ -10,3 +10,4 @@ mod kill;
 mod lost_answers;
 mod support;
 mod takeover;
+mod types;
