@@ -22,7 +22,9 @@ pub(crate) fn types(arguments: &TypesArguments) -> Result<(), Failure> {
     let (written, refused): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line.is_written());
     let written = section(&["column", "pipeline", "sent as", "what arrives"], &written);
     let refused = section(&["column", "pipeline", "what to do"], &refused);
-    print(&format!("Written:\n{written}\n\nRefused, before the first row:\n{refused}\n"))
+    print(&format!(
+        "Written:\n{written}\n\nRefused, before the first row:\n{refused}\n"
+    ))
 }
 
 fn section(header: &[&str], lines: &[&MappingLine]) -> String {

@@ -17,7 +17,12 @@ fn printed(arguments: &[&str]) -> String {
 fn types_prints_what_is_written_and_what_is_refused() {
     let printed = printed(&[]);
     // Cells are wrapped to what the terminal has; words stay.
-    let words = |text: &str| text.replace(['│', '┆'], " ").split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = |text: &str| {
+        text.replace(['│', '┆'], " ")
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
     let said = words(&printed);
     for line in [
         "Written:",
