@@ -15,8 +15,9 @@ use lz4_flex::frame::FrameDecoder;
 
 use super::Memory;
 
-/// Nesting that BigQuery allows, and that our recursion is limited to.
-const MAX_DEPTH: usize = 15;
+/// Nesting that BigQuery allows, and that our recursion is limited to: 15 STRUCTs, each an element of an array, and an array in the
+/// last of them.
+const MAX_DEPTH: usize = 2 * 15 + 1;
 
 /// A message that is not what it should be; the text says what is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! Google's Rust client, with Arrow rows, against an emulator in this process.
+//! Against an emulator in this process: Google's Rust client with Arrow rows, and every type of a pipeline into every type of a column.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,4 +7,5 @@
 
 mod connections;
 mod scenario;
+mod types;
 mod world;

@@ -79,6 +79,14 @@ impl TableType {
         Self::Array,
     ];
 
+    /// The type of a column; `None` for a type that came after this version.
+    pub fn of(column: &TableFieldSchema) -> Option<Self> {
+        match column.mode() {
+            Mode::Repeated => Some(Self::Array),
+            _ => Self::of_value(column),
+        }
+    }
+
     /// The type of a column, or of its elements if it is REPEATED; `None` for a type that came after this version.
     pub(in super::super) fn of_value(column: &TableFieldSchema) -> Option<Self> {
         Some(match column.r#type() {

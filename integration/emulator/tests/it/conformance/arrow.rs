@@ -296,6 +296,25 @@ pub(super) const FACTS: &[Fact] = &[
         answers: &["{a: 1} NULL", "[1, 2] []"],
     },
     Fact {
+        source: "write-api.md 5.5 (D:schemas: STRUCTs are nested 15 deep at most)",
+        says: "that many STRUCTs go in each other, though each be an element of an array",
+        behaviour: Behaviour::ListedArrowTypesTaken,
+        script: || {
+            let mut array: ArrayRef = Arc::new(Int64Array::from(vec![7]));
+            let mut kind = Kind::Int64;
+            for _ in 0..15 {
+                kind = Kind::Struct(vec![Column::new("s", kind, Mode::Repeated)]);
+                let item = Arc::new(Field::new("item", array.data_type().clone(), true));
+                let list = ListArray::new(item, OffsetBuffer::from_lengths([1]), array, None);
+                array = Arc::new(structs(vec![("s", Arc::new(list))], None));
+            }
+            vec![kept(kind, Mode::Nullable, array)]
+        },
+        answers: &[
+            "{s: [{s: [{s: [{s: [{s: [{s: [{s: [{s: [{s: [{s: [{s: [{s: [{s: [{s: [{s: [7]}]}]}]}]}]}]}]}]}]}]}]}]}]}]}",
+        ],
+    },
+    Fact {
         source: TABLE,
         says: "a REPEATED column refuses a NULL list: it must be sent as an empty one",
         behaviour: Behaviour::NullListsRefused,
