@@ -37,7 +37,11 @@ fn nulls() -> Vec<Case> {
             }
             plain => column(plain),
         };
-        let nothing = if table == TableType::Array { json!([]) } else { Value::Null };
+        let nothing = if table == TableType::Array {
+            json!([])
+        } else {
+            Value::Null
+        };
         Case::new(target, arrow_array::NullArray::new(2), json!([nothing, nothing]))
     };
     TableType::ALL.iter().map(|&table| into(table)).collect()
@@ -116,5 +120,8 @@ async fn every_other_cell_is_refused_with_both_types_and_a_remedy() {
         assert!(remedy.len() > 10, "{pipeline} into {table}: {told}");
         refused += 1;
     }
-    assert_eq!(refused + tested.len(), PipelineType::ALL.len() * TableType::ALL.len());
+    assert_eq!(
+        refused + tested.len(),
+        PipelineType::ALL.len() * TableType::ALL.len()
+    );
 }

@@ -103,7 +103,10 @@ fn names_of_which_case_makes_one_are_refused_before_the_first_row() {
     assert_eq!(problems(&numbers(&["Id", "id"]), &["id"]), one("Id", "id"));
     assert_eq!(problems(&numbers(&["Ä", "ä"]), &["ä"]), one("Ä", "ä"));
     // Final sigma is another letter in lower case, as it is in Unicode's mapping.
-    assert_eq!(problems(&numbers(&["ΟΔΟΣ", "οδος"]), &["οδος"]), one("ΟΔΟΣ", "οδος"));
+    assert_eq!(
+        problems(&numbers(&["ΟΔΟΣ", "οδος"]), &["οδος"]),
+        one("ΟΔΟΣ", "οδος")
+    );
     let said = "the pipeline writes BIGINT, the table has no such column; add it to the table, or rename or drop it in the query";
     // Composed and decomposed are two names, and ß is no ss.
     for (name, other) in [("naïve", "nai\u{308}ve"), ("straße", "STRASSE")] {
@@ -131,7 +134,8 @@ fn names_that_bigquery_keeps_or_cannot_hold_make_no_table() {
         ("a\nb", "'\\n' is not allowed"),
         (&long, "it is longer than 300 characters"),
     ] {
-        let words = format!("column `{name}`: BigQuery does not take this name: {reason}; rename it in the query");
+        let words =
+            format!("column `{name}`: BigQuery does not take this name: {reason}; rename it in the query");
         let input = Arc::new(Schema::new(vec![Field::new(
             name,
             arrow_schema::DataType::Int64,

@@ -96,7 +96,9 @@ fn lists() -> Vec<Case> {
         Some(NullBuffer::from(vec![true, false])),
     );
     let texts = list(&[2, 0], StringArray::from(vec!["", "a\0"]), None);
-    let decimals = Decimal128Array::from(vec![15]).with_precision_and_scale(3, 1).unwrap();
+    let decimals = Decimal128Array::from(vec![15])
+        .with_precision_and_scale(3, 1)
+        .unwrap();
     vec![
         into(Arc::new(list(
             &lengths,
@@ -197,7 +199,10 @@ fn records() -> Vec<Case> {
         ],
     );
     let inner = structs(
-        vec![("a", Arc::new(StringArray::from(vec![Some("x"), None, Some("nobody's")])))],
+        vec![(
+            "a",
+            Arc::new(StringArray::from(vec![Some("x"), None, Some("nobody's")])),
+        )],
         None,
     );
     let array = structs(
@@ -205,12 +210,18 @@ fn records() -> Vec<Case> {
             (
                 "C",
                 Arc::new(structs(
-                    vec![("A", Arc::new(Date32Array::from(vec![Some(0), Some(1), None, Some(2)])))],
+                    vec![(
+                        "A",
+                        Arc::new(Date32Array::from(vec![Some(0), Some(1), None, Some(2)])),
+                    )],
                     Some(vec![true, false, true, true]),
                 )),
             ),
             // The last row is NULL as a whole, and has no `a` that is required.
-            ("a", Arc::new(Int32Array::from(vec![Some(1), Some(2), Some(3), None]))),
+            (
+                "a",
+                Arc::new(Int32Array::from(vec![Some(1), Some(2), Some(3), None])),
+            ),
             (
                 "b",
                 Arc::new(list(&[2, 0, 0, 1], inner, Some(vec![true, true, false, true]))),
@@ -255,7 +266,11 @@ fn deep() -> Case {
 fn what_is_null_in_a_list_or_required_is_a_row_error() {
     let numbers = Int64Array::from(vec![Some(1), None, Some(2)]);
     assert_eq!(
-        refused(array_of(column(TableType::Int64)), list(&[1, 1, 1], numbers, None)).to_string(),
+        refused(
+            array_of(column(TableType::Int64)),
+            list(&[1, 1, 1], numbers, None)
+        )
+        .to_string(),
         "1 row does not fit the table: row 2 of the batch, column `x`: NULL as an element of a REPEATED column"
     );
     let inner = structs(vec![("a", Arc::new(Int64Array::from(vec![Some(1), None])))], None);

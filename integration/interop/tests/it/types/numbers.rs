@@ -23,11 +23,21 @@ fn integers() -> Vec<(ArrayRef, Value)> {
             json!(["-32768", "32767", "0", null]),
         ),
         (
-            Arc::new(Int32Array::from(vec![Some(i32::MIN), Some(i32::MAX), Some(0), None])),
+            Arc::new(Int32Array::from(vec![
+                Some(i32::MIN),
+                Some(i32::MAX),
+                Some(0),
+                None,
+            ])),
             json!(["-2147483648", "2147483647", "0", null]),
         ),
         (
-            Arc::new(Int64Array::from(vec![Some(i64::MIN), Some(i64::MAX), Some(0), None])),
+            Arc::new(Int64Array::from(vec![
+                Some(i64::MIN),
+                Some(i64::MAX),
+                Some(0),
+                None,
+            ])),
             json!(["-9223372036854775808", "9223372036854775807", "0", null]),
         ),
         (
@@ -148,7 +158,14 @@ fn floats() -> Vec<Case> {
         ),
         into(
             Arc::new(singles),
-            json!(["0.10000000149011612", "-0.0", "NaN", "-Infinity", "3.4028234663852886E38", null]),
+            json!([
+                "0.10000000149011612",
+                "-0.0",
+                "NaN",
+                "-Infinity",
+                "3.4028234663852886E38",
+                null
+            ]),
         ),
         into(
             cast(&half, &DataType::Float16).unwrap(),
@@ -168,7 +185,10 @@ fn floats() -> Vec<Case> {
         ),
         into(Arc::new(UInt8Array::from(vec![255])), json!(["255.0"])),
         into(Arc::new(UInt16Array::from(vec![65_535])), json!(["65535.0"])),
-        into(Arc::new(UInt32Array::from(vec![u32::MAX])), json!(["4.294967295E9"])),
+        into(
+            Arc::new(UInt32Array::from(vec![u32::MAX])),
+            json!(["4.294967295E9"]),
+        ),
     ]
 }
 
@@ -176,7 +196,11 @@ fn decimals() -> Vec<Case> {
     vec![
         Case::new(
             column(TableType::Numeric),
-            decimal(vec![Some(NINES_38), Some(-NINES_38), Some(1), Some(0), None], 38, 9),
+            decimal(
+                vec![Some(NINES_38), Some(-NINES_38), Some(1), Some(0), None],
+                38,
+                9,
+            ),
             json!([
                 "99999999999999999999999999999.999999999",
                 "-99999999999999999999999999999.999999999",
@@ -273,7 +297,10 @@ fn numbers_beyond_their_column_are_row_errors() {
         [beyond(2, "more than 29 digits before the decimal point")]
     );
     assert_eq!(
-        said(TableType::Numeric, Arc::new(decimal(vec![Some(1), Some(10)], 38, 10))),
+        said(
+            TableType::Numeric,
+            Arc::new(decimal(vec![Some(1), Some(10)], 38, 10))
+        ),
         [beyond(1, "more than 9 digits behind the decimal point")]
     );
     assert_eq!(

@@ -52,7 +52,10 @@ async fn a_datetime_of_a_whole_minute_does_not_restart_the_job() {
 /// reports.md 61
 #[test]
 fn a_long_of_milliseconds_is_refused_with_its_column_before_the_first_row() {
-    for (table, name) in [(TableType::Timestamp, "TIMESTAMP"), (TableType::Datetime, "DATETIME")] {
+    for (table, name) in [
+        (TableType::Timestamp, "TIMESTAMP"),
+        (TableType::Datetime, "DATETIME"),
+    ] {
         assert_eq!(
             problem(column(table), DataType::Int64),
             format!(
@@ -143,12 +146,24 @@ async fn a_decimal_goes_where_its_digits_fit() {
 async fn zero_false_and_the_empty_text_do_not_arrive_as_null() {
     let all: [(TableType, ArrayRef, &str); 8] = [
         (TableType::Float64, Arc::new(Float64Array::from(vec![0.0])), "0.0"),
-        (TableType::Bool, Arc::new(BooleanArray::from(vec![false])), "false"),
+        (
+            TableType::Bool,
+            Arc::new(BooleanArray::from(vec![false])),
+            "false",
+        ),
         (TableType::Int64, Arc::new(Int64Array::from(vec![0])), "0"),
         (TableType::String, Arc::new(StringArray::from(vec![""])), ""),
         (TableType::Bytes, Arc::new(BinaryArray::from_vec(vec![b""])), ""),
-        (TableType::Date, Arc::new(Date32Array::from(vec![0])), "1970-01-01"),
-        (TableType::Time, Arc::new(Time64MicrosecondArray::from(vec![0])), "00:00:00"),
+        (
+            TableType::Date,
+            Arc::new(Date32Array::from(vec![0])),
+            "1970-01-01",
+        ),
+        (
+            TableType::Time,
+            Arc::new(Time64MicrosecondArray::from(vec![0])),
+            "00:00:00",
+        ),
         (TableType::Numeric, Arc::new(Int64Array::from(vec![0])), "0"),
     ];
     let mut world = World::new();
@@ -236,7 +251,8 @@ fn id_and_id_in_capitals_are_one_column() {
         Field::new("Id", DataType::Int64, true),
         Field::new("id", DataType::Int64, true),
     ]));
-    let said = "column `id`: BigQuery does not tell it from `Id`, names differ in case only; rename one of them";
+    let said =
+        "column `id`: BigQuery does not tell it from `Id`, names differ in case only; rename one of them";
     let table = table_schema(vec![named("ID", column(TableType::Int64))]);
     let problems = RowEncoder::new(&input, &table, truncating()).unwrap_err();
     assert_eq!(problems[0].to_string(), said);

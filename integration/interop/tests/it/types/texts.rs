@@ -51,10 +51,18 @@ pub(super) fn cases() -> Vec<Case> {
     ]);
     into(column(TableType::String), &texts, expected);
     let large = "0123456789abcdef".repeat(1 << 16);
-    into(column(TableType::String), &[Some(&large), Some("b")], json!([large, "b"]));
+    into(
+        column(TableType::String),
+        &[Some(&large), Some("b")],
+        json!([large, "b"]),
+    );
     into(
         at_most(TableType::String, 3),
-        &[Some("\u{e4}\u{f6}\u{fc}"), Some("\u{1f600}\u{1f600}\u{1f600}"), Some("")],
+        &[
+            Some("\u{e4}\u{f6}\u{fc}"),
+            Some("\u{1f600}\u{1f600}\u{1f600}"),
+            Some(""),
+        ],
         json!(["\u{e4}\u{f6}\u{fc}", "\u{1f600}\u{1f600}\u{1f600}", ""]),
     );
     into(
@@ -93,7 +101,13 @@ fn bytes() -> Vec<Case> {
         cases.push(Case::of(
             column(TableType::Bytes),
             cast(&values, &layout).unwrap(),
-            json!(["", "AP8=", "Ynl0ZXMgdGhhdCBubyB2aWV3IGhvbGRzIGlubGluZQ==", encoded, null]),
+            json!([
+                "",
+                "AP8=",
+                "Ynl0ZXMgdGhhdCBubyB2aWV3IGhvbGRzIGlubGluZQ==",
+                encoded,
+                null
+            ]),
         ));
     }
     let fixed = FixedSizeBinaryArray::try_from_sparse_iter_with_size([Some([1, 2]), None].into_iter(), 2);

@@ -69,7 +69,12 @@ fn stamps() -> Vec<(ArrayRef, Vec<&'static str>)> {
     vec![
         (
             Arc::new(TimestampSecondArray::from(vec![FIRST, LAST, 0, -1])),
-            vec!["0001-01-01T00:00:00", "9999-12-31T23:59:59", "1970-01-01T00:00:00", "1969-12-31T23:59:59"],
+            vec![
+                "0001-01-01T00:00:00",
+                "9999-12-31T23:59:59",
+                "1970-01-01T00:00:00",
+                "1969-12-31T23:59:59",
+            ],
         ),
         (
             Arc::new(TimestampMillisecondArray::from(vec![
@@ -77,7 +82,11 @@ fn stamps() -> Vec<(ArrayRef, Vec<&'static str>)> {
                 LAST * 1_000 + 999,
                 -1,
             ])),
-            vec!["0001-01-01T00:00:00", "9999-12-31T23:59:59.999000", "1969-12-31T23:59:59.999000"],
+            vec![
+                "0001-01-01T00:00:00",
+                "9999-12-31T23:59:59.999000",
+                "1969-12-31T23:59:59.999000",
+            ],
         ),
         (
             Arc::new(TimestampMicrosecondArray::from(vec![
@@ -85,7 +94,11 @@ fn stamps() -> Vec<(ArrayRef, Vec<&'static str>)> {
                 LAST * 1_000_000 + 999_999,
                 -1,
             ])),
-            vec!["0001-01-01T00:00:00", "9999-12-31T23:59:59.999999", "1969-12-31T23:59:59.999999"],
+            vec![
+                "0001-01-01T00:00:00",
+                "9999-12-31T23:59:59.999999",
+                "1969-12-31T23:59:59.999999",
+            ],
         ),
         (
             // 64 bits of nanoseconds reach no further.
@@ -126,7 +139,11 @@ fn instants() -> Vec<Case> {
         }
         for zone in [None, Some("+00:00")] {
             let civil = texts.iter().copied().collect();
-            cases.push(Case::of(column(TableType::Datetime), in_zone(&array, zone), civil));
+            cases.push(Case::of(
+                column(TableType::Datetime),
+                in_zone(&array, zone),
+                civil,
+            ));
         }
     }
     // Instants know no daylight saving time: an hour that New York has twice, and one that it lacks.
@@ -139,7 +156,12 @@ fn instants() -> Vec<Case> {
     cases.push(Case::new(
         column(TableType::Timestamp),
         hours.with_timezone("America/New_York"),
-        json!(["2024-11-03T05:00:00Z", "2024-11-03T06:00:00Z", "2024-03-10T07:00:00Z", null]),
+        json!([
+            "2024-11-03T05:00:00Z",
+            "2024-11-03T06:00:00Z",
+            "2024-03-10T07:00:00Z",
+            null
+        ]),
     ));
     cases
 }
@@ -193,7 +215,14 @@ fn intervals() -> Vec<Case> {
                 Some(0),
                 None,
             ])),
-            json!(["1-2 0 0:0:0", "-0-1 0 0:0:0", "10000-0 0 0:0:0", "-10000-0 0 0:0:0", "0-0 0 0:0:0", null]),
+            json!([
+                "1-2 0 0:0:0",
+                "-0-1 0 0:0:0",
+                "10000-0 0 0:0:0",
+                "-10000-0 0 0:0:0",
+                "0-0 0 0:0:0",
+                null
+            ]),
         ),
         into(
             Arc::new(IntervalDayTimeArray::from(vec![
@@ -219,7 +248,11 @@ fn intervals() -> Vec<Case> {
             ]),
         ),
         into(
-            Arc::new(DurationSecondArray::from(vec![Some(9_223_372_036), Some(-1), None])),
+            Arc::new(DurationSecondArray::from(vec![
+                Some(9_223_372_036),
+                Some(-1),
+                None,
+            ])),
             json!(["0-0 0 2562047:47:16", "0-0 0 -0:0:1", null]),
         ),
         into(
@@ -285,7 +318,11 @@ fn ranges() -> Vec<Case> {
             // As a window of the engine has them.
             bounds(
                 Arc::new(TimestampNanosecondArray::from(vec![Some(0), None, Some(0)])),
-                Arc::new(TimestampNanosecondArray::from(vec![Some(5_000_000_000), Some(1_000), None])),
+                Arc::new(TimestampNanosecondArray::from(vec![
+                    Some(5_000_000_000),
+                    Some(1_000),
+                    None,
+                ])),
             ),
             json!([
                 "[1970-01-01T00:00:00Z, 1970-01-01T00:00:05Z)",

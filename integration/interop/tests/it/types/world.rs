@@ -172,7 +172,10 @@ impl World {
             [cell] => cell["v"].clone(),
             cells => cells.iter().map(|cell| cell["v"].clone()).collect(),
         };
-        body["rows"].as_array().map(|rows| rows.iter().map(row).collect()).unwrap_or_default()
+        body["rows"]
+            .as_array()
+            .map(|rows| rows.iter().map(row).collect())
+            .unwrap_or_default()
     }
 }
 
@@ -242,7 +245,9 @@ pub(super) fn column(table: TableType) -> TableFieldSchema {
         name: "x".to_owned(),
         r#type: r#type.into(),
         mode: Mode::Nullable.into(),
-        range_element_type: element.map(|element| FieldElementType { r#type: element.into() }),
+        range_element_type: element.map(|element| FieldElementType {
+            r#type: element.into(),
+        }),
         timestamp_precision: (table == TableType::TimestampPicoseconds).then_some(12),
         ..TableFieldSchema::default()
     }
