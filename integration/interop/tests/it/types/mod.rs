@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use world::{Case, World, array_of, column, struct_of, table_schema, truncating};
 
 /// What is written where, by the columns' types.
-async fn cases() -> Vec<Case> {
+fn cases() -> Vec<Case> {
     let mut cases = nulls();
     cases.extend(numbers::cases());
     cases.extend(texts::cases());
@@ -48,14 +48,14 @@ fn nulls() -> Vec<Case> {
 }
 
 /// Cells that have a case.
-async fn tested() -> HashSet<(PipelineType, TableType)> {
-    cases().await.iter().map(Case::cell).collect()
+fn tested() -> HashSet<(PipelineType, TableType)> {
+    cases().iter().map(Case::cell).collect()
 }
 
 #[tokio::test]
 async fn every_value_arrives_as_it_was_in_both_formats() {
     let mut world = World::new();
-    for case in cases().await {
+    for case in cases() {
         for format in [Format::Arrow, Format::Proto] {
             let said = world.arrives(&case.column, &case.array, format).await;
             assert_eq!(said, case.expected, "{format:?} of {case}");
@@ -66,7 +66,7 @@ async fn every_value_arrives_as_it_was_in_both_formats() {
 #[tokio::test]
 async fn a_dictionary_and_runs_arrive_as_their_values() {
     let mut world = World::new();
-    for case in cases().await {
+    for case in cases() {
         for wrapped in [case.in_dictionary(), case.in_runs()].into_iter().flatten() {
             let said = world.arrives(&case.column, &wrapped, Format::Arrow).await;
             assert_eq!(said, case.expected, "{} of {case}", wrapped.data_type());
@@ -74,9 +74,9 @@ async fn a_dictionary_and_runs_arrive_as_their_values() {
     }
 }
 
-#[tokio::test]
-async fn every_cell_that_is_written_has_a_case_and_every_case_its_cell() {
-    let tested = tested().await;
+#[test]
+fn every_cell_that_is_written_has_a_case_and_every_case_its_cell() {
+    let tested = tested();
     let written: HashSet<_> = mapping()
         .filter(|cell| matches!(cell.treatment, Treatment::Written { .. }))
         .map(|cell| (cell.pipeline, cell.table))
@@ -88,9 +88,9 @@ async fn every_cell_that_is_written_has_a_case_and_every_case_its_cell() {
     assert!(unwritten.is_empty(), "cases that are refused: {unwritten:#?}");
 }
 
-#[tokio::test]
-async fn every_other_cell_is_refused_with_both_types_and_a_remedy() {
-    let tested = tested().await;
+#[test]
+fn every_other_cell_is_refused_with_both_types_and_a_remedy() {
+    let tested = tested();
     let mut refused = 0;
     for Mapping { pipeline, table, .. } in mapping() {
         if tested.contains(&(pipeline, table)) {
