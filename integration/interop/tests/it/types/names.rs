@@ -143,7 +143,7 @@ fn names_that_bigquery_keeps_or_cannot_hold_make_no_table() {
         )]));
         let made = table_schema_for(&input).unwrap_err();
         let made: Vec<String> = made.iter().map(ToString::to_string).collect();
-        assert_eq!(made, [words.clone()]);
+        assert_eq!(made, std::slice::from_ref(&words));
         // Nor can a table that exists be given such a column.
         assert_eq!(problems(&numbers(&[name]), &["id"]), [words]);
     }
