@@ -339,10 +339,17 @@ fn is_table_char(c: char) -> bool {
         )
 }
 
+/// Of the partitions of tables that are partitioned by the time of ingestion only days can be written to (write-api.md 1.3).
 fn check_decorator(text: &str) -> Result<(), NameReason> {
     const FORM: NameReason = NameReason::Form("YYYYMMDD, a day of an ingestion-time partitioned table");
     if text.len() != 8 || !text.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(FORM);
+        return Err(match text.len() {
+            _ if !text.bytes().all(|b| b.is_ascii_digit()) => FORM,
+            10 => NameReason::Form("YYYYMMDD; rows can be written to a day, not to an hour"),
+            6 => NameReason::Form("YYYYMMDD; rows can be written to a day, not to a month"),
+            4 => NameReason::Form("YYYYMMDD; rows can be written to a day, not to a year"),
+            _ => FORM,
+        });
     }
     let number =
         |range: std::ops::Range<usize>| text.get(range).and_then(|t| t.parse::<u32>().ok()).unwrap_or(0);

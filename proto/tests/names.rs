@@ -99,12 +99,25 @@ fn a_decorator_is_a_day_of_the_calendar() {
         "t$20240100",
         "t$2024022x",
         "t$00000101",
+        "t$__NULL__",
     ] {
         assert_eq!(
             TableId::new(wrong).unwrap_err().part,
             NamePart::Decorator,
             "{wrong}"
         );
+    }
+    for (other, what) in [
+        ("t$2024022913", "hour"),
+        ("t$202402", "month"),
+        ("t$2024", "year"),
+    ] {
+        let decorator = other.trim_start_matches("t$");
+        let text = format!(
+            "invalid partition decorator \"{decorator}\": it must have the form YYYYMMDD; rows can be written to a day, not to a{} {what}",
+            if what == "hour" { "n" } else { "" }
+        );
+        assert_eq!(TableId::new(other).unwrap_err().to_string(), text);
     }
 }
 

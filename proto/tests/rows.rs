@@ -18,7 +18,9 @@ use arrow_array::*;
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer, i256};
 use arrow_schema::{DataType, Field, TimeUnit};
 use arrow_select::concat::concat_batches;
-use bigquery_write_proto::rows::{ConvertError, EncodeError, RowEncoder, batch_bytes};
+use bigquery_write_proto::rows::{
+    ConvertError, EncodeError, MissingValues, RowEncoder, RowOptions, batch_bytes,
+};
 use bigquery_write_proto::wire::TableFieldSchema;
 use bigquery_write_proto::wire::table_field_schema::Type;
 use common::*;
@@ -444,5 +446,54 @@ fn messages_of_slices_and_of_joined_batches_hold_their_rows_and_nothing_else() {
         encoder.encode(&joined).unwrap(),
         all,
         "the same rows are the same bytes"
+    );
+}
+
+#[test]
+fn nulls_that_stand_for_a_default_value_stay_nulls() {
+    let defaults = RowOptions {
+        missing_values: MissingValues::Default,
+        ..TRUNCATE
+    };
+    let with_default = |column: TableFieldSchema| TableFieldSchema {
+        default_value_expression: "x".to_owned(),
+        ..column
+    };
+    let list = ListArray::from_iter_primitive::<Int64Type, _, _>([None, Some(vec![]), Some(vec![Some(1)])]);
+    let list: ArrayRef = Arc::new(list);
+    let target = || with_default(repeated(column("x", Type::Int64)));
+    let nulls = |target: TableFieldSchema, options| {
+        let converted = convert(Arc::clone(&list), target, options).unwrap();
+        converted.batch.column(0).null_count()
+    };
+    assert_eq!(nulls(target(), TRUNCATE), 0);
+    assert_eq!(nulls(target(), defaults), 1);
+    assert_eq!(
+        nulls(repeated(column("x", Type::Int64)), defaults),
+        0,
+        "no default"
+    );
+
+    let ints: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None]));
+    let target = || with_default(required(column("x", Type::Int64)));
+    assert!(convert(Arc::clone(&ints), target(), TRUNCATE).is_err());
+    assert_eq!(
+        convert(Arc::clone(&ints), target(), defaults)
+            .unwrap()
+            .batch
+            .column(0),
+        &ints
+    );
+    assert!(convert(ints, required(column("x", Type::Int64)), defaults).is_err());
+
+    let nothing: ArrayRef = Arc::new(NullArray::new(2));
+    let target = with_default(repeated(column("x", Type::Int64)));
+    assert_eq!(
+        convert(nothing, target, defaults)
+            .unwrap()
+            .batch
+            .column(0)
+            .null_count(),
+        2
     );
 }

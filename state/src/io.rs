@@ -51,6 +51,9 @@ pub struct Limits {
     pub commit_timeout: Duration,
     /// `quota.timeout`: longest time without progress while quotas are used up.
     pub quota_timeout: Duration,
+    /// Longest time during which BigQuery may say that the table is not there, or does not let us in, before that is believed: minutes
+    /// for a table made just now (write-api.md 3.4).
+    pub unknown_table: Duration,
     /// `commit.unprovable`.
     pub unprovable: Unprovable,
 }

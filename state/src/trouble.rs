@@ -11,8 +11,6 @@ use crate::io::Limits;
 const STALE_END: Duration = Duration::from_secs(30);
 /// NOT_FOUND may be stale routing; a stream that is gone stays gone.
 const GONE_AFTER: Duration = Duration::from_secs(30);
-/// What BigQuery says of things it made just now passes within a minute.
-const FAIL_SOON: Duration = Duration::from_secs(60);
 
 /// Faults since the last progress, by class: each has a budget of its own, so that a long outage does not use up the patience
 /// for what follows it. Progress clears all of them (the back-off starts anew only then).
@@ -156,7 +154,7 @@ fn budget(phase: Phase, reaction: Reaction, limits: &Limits) -> Result<(Class, D
         Reaction::OffsetBeyondEnd | Reaction::OffsetTaken => (Class::StaleEnd, STALE_END, Over::Restart),
         Reaction::MaybeGone if commit => (Class::MaybeGone, limits.commit_timeout, Over::Gone),
         Reaction::MaybeGone => (Class::MaybeGone, GONE_AFTER, Over::Gone),
-        Reaction::FailSoon => (Class::FailSoon, FAIL_SOON, Over::User),
+        Reaction::FailSoon => (Class::FailSoon, limits.unknown_table, Over::User),
         Reaction::SchemaLag => (Class::SchemaLag, passing, Over::User),
         Reaction::Gone => return Err(Over::Gone),
         Reaction::Restart | Reaction::Success => return Err(Over::Restart),

@@ -35,10 +35,14 @@ pub(crate) async fn check(arguments: CheckArguments) -> Result<(), Failure> {
             "--connect has no use with endpoint = 'emulator', which 'run' starts anew each time",
         ));
     }
-    told.push_str(match Sinks::new(options)?.check(columns).await? {
-        TableLook::Fits => "ok; the columns fit the table\n",
+    told.push_str(&match Sinks::new(options)?.check(columns).await? {
+        TableLook::Fits => "ok; the columns fit the table\n".to_owned(),
+        TableLook::WillGain(added) => {
+            let added = added.join(", ");
+            format!("ok; the table lacks columns, which will be added ('schema.update' = 'add_columns'): {added}\n")
+        }
         TableLook::WillBeCreated => {
-            "ok; the table does not exist and will be created ('table.create' = 'if_missing')\n"
+            "ok; the table does not exist and will be created ('table.create' = 'if_missing')\n".to_owned()
         }
     });
     print(&told)

@@ -17,7 +17,11 @@ pub(crate) fn options(pipeline: &Pipeline, emulator: Option<Emulator<'_>>) -> Re
         Some(emulator) => SinkOptions::parse_with_emulator(&given, emulator),
         None => SinkOptions::parse(&given),
     };
-    options.map_err(|problems| {
+    let checked = options.and_then(|mut options| {
+        options.primary_key.clone_from(&pipeline.sink.primary_key);
+        options.check_columns(&pipeline.sink.columns).map(|()| options)
+    });
+    checked.map_err(|problems| {
         Failure::usage(format!(
             "the pipeline cannot run:\n{}",
             placed(pipeline, problems)

@@ -1,5 +1,6 @@
 //! The connector's options, read and checked before the first row: one error list, never the first error only.
 
+mod layout;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -12,9 +13,10 @@ use std::time::Duration;
 
 use bigquery_write_proto::names::{DatasetId, NameError, ProjectId, TableId, TableName};
 
+pub use self::layout::{PartitionUnit, Partitioning, SchemaUpdate, TableLayout};
 pub use self::table::{Accepts, Choice, OPTIONS, OptionDefault, OptionSpec, Step, describe};
 pub use self::values::Endpoint;
-pub use bigquery_write_proto::rows::SubMicroseconds;
+pub use bigquery_write_proto::rows::{MissingValues, SubMicroseconds};
 
 /// The sink's options, typed and within their bounds.
 #[derive(Clone, Debug)]
@@ -36,8 +38,17 @@ pub struct SinkOptions {
     pub inflight_time: Duration,
     /// `write.sub_microseconds`.
     pub sub_microseconds: SubMicroseconds,
+    /// `write.missing_values`.
+    pub missing_values: MissingValues,
     /// `table.create`.
     pub create: CreateTable,
+    /// `table.*`: what a created table has beside its columns.
+    pub layout: TableLayout,
+    /// `schema.update`.
+    pub schema_update: SchemaUpdate,
+    /// Columns of the primary key that a created table declares, in order. No option: `PRIMARY KEY` in the pipeline's CREATE TABLE
+    /// says it, and the host sets it.
+    pub primary_key: Vec<String>,
     /// `append.timeout`: budget over all attempts of one request.
     pub append_timeout: Duration,
     /// `commit.timeout`: budget over all attempts of one commit.
@@ -185,6 +196,7 @@ impl<'a> Reader<'a> {
             "if_missing" => CreateTable::IfMissing,
             _ => CreateTable::Never,
         };
+        let schema_update = self.schema_update();
         let options = SinkOptions {
             mode: WriteMode::ExactlyOnce,
             append_bytes,
@@ -196,7 +208,14 @@ impl<'a> Reader<'a> {
                 "refuse" => SubMicroseconds::Refuse,
                 _ => SubMicroseconds::Truncate,
             },
+            missing_values: match self.word("write.missing_values") {
+                "default" => MissingValues::Default,
+                _ => MissingValues::Null,
+            },
             create,
+            layout: self.layout(create, table.as_ref()),
+            schema_update,
+            primary_key: Vec::new(),
             append_timeout: self.time("append.timeout"),
             commit_timeout: self.time("commit.timeout"),
             quota_timeout: self.time("quota.timeout"),
@@ -207,7 +226,7 @@ impl<'a> Reader<'a> {
             },
             credentials: self.credentials(),
             quota_project: self.quota_project(),
-            endpoints: self.endpoints(create),
+            endpoints: self.endpoints(create, schema_update),
             table: table.unwrap_or_else(placeholder),
         };
         if self.problems.is_empty() {
@@ -290,7 +309,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn endpoints(&mut self, create: CreateTable) -> Endpoints {
+    fn endpoints(&mut self, create: CreateTable, update: SchemaUpdate) -> Endpoints {
         let ca = self.given.get("endpoint.ca").map(PathBuf::from);
         if self
             .given
@@ -305,12 +324,20 @@ impl<'a> Reader<'a> {
                 "option 'endpoint.ca' has no use: 'endpoint.grpc' is http:// and has no certificate";
             self.problem("endpoint.ca", message.to_owned());
         }
-        // A table created at Google's for rows that go elsewhere would be a surprise, and the reverse too.
+        // A table created or changed at Google's for rows that go elsewhere would be a surprise, and the reverse too.
         let given = |name| self.given.contains_key(name);
-        if create == CreateTable::IfMissing && given("endpoint.grpc") != given("endpoint.http") {
-            let message = "options 'endpoint.grpc' and 'endpoint.http' must be given together when 'table.create' is \
-                           'if_missing': the table is created at one and written at the other";
-            self.problem("endpoint.http", message.to_owned());
+        let apart = given("endpoint.grpc") != given("endpoint.http");
+        let purpose = match (create, update.add_columns) {
+            (CreateTable::IfMissing, _) => Some(("'table.create' is 'if_missing'", "created")),
+            (CreateTable::Never, true) => Some(("'schema.update' is 'add_columns'", "changed")),
+            (CreateTable::Never, false) => None,
+        };
+        if let Some((option, done)) = purpose.filter(|_| apart) {
+            let message = format!(
+                "options 'endpoint.grpc' and 'endpoint.http' must be given together when {option}: the table is {done} at one and \
+                 written at the other"
+            );
+            self.problem("endpoint.http", message);
         }
         Endpoints { grpc, http, ca }
     }
@@ -423,7 +450,7 @@ impl<'a> Reader<'a> {
 
     fn wrong(&mut self, spec: &OptionSpec, value: &str) {
         let OptionSpec { name, accepts, .. } = spec;
-        let value: String = value.chars().take(100).collect();
+        let value = values::shown(value);
         self.problem(
             name,
             format!(

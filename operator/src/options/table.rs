@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use super::layout::{CLUSTER, LABELS, RANGES};
+
 /// One option of the connector.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionSpec {
@@ -87,6 +89,8 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
+/// A hundred years of 365.25 days.
+const CENTURY: Duration = Duration::from_secs(36_525 * 24 * 3600);
 
 const fn now(value: &'static str) -> Choice {
     Choice {
@@ -239,9 +243,9 @@ pub const OPTIONS: &[OptionSpec] = {
         spec(
             "write.missing_values",
             Value("null"),
-            OneOf(&[now("null"), later("default", Rows)]),
+            OneOf(&[now("null"), now("default")]),
             Now,
-            "What a column the pipeline does not write gets: NULL or its default expression.",
+            "What a NULL becomes in a column with a default value: NULL, or the default, arrays included (NULL and missing are one thing in a row). A column the pipeline does not write always gets its default.",
         ),
         spec(
             "row_errors",
@@ -269,62 +273,54 @@ pub const OPTIONS: &[OptionSpec] = {
             Value("never"),
             OneOf(&[now("never"), now("if_missing")]),
             Now,
-            "Whether a missing table is created from the pipeline's columns; needs bigquery.tables.create.",
+            "Whether a missing table is created from the pipeline's columns: NOT NULL becomes REQUIRED, PRIMARY KEY a primary key that BigQuery does not enforce; needs bigquery.tables.create.",
         ),
         spec(
             "table.partition_by",
             None,
             Text("a column"),
-            Rows,
-            "Partitioning column of a created table.",
+            Now,
+            "Column that a created table is partitioned by: DATE, TIMESTAMP or DATETIME, or INT64 with table.partition_range.",
         ),
         spec(
             "table.partition_type",
             None,
-            OneOf(&[
-                later("hour", Rows),
-                later("day", Rows),
-                later("month", Rows),
-                later("year", Rows),
-            ]),
-            Rows,
-            "Length of a time partition of a created table.",
+            OneOf(&[now("hour"), now("day"), now("month"), now("year")]),
+            Now,
+            "Length of a time partition of a created table, a day if only table.partition_by is given; without table.partition_by by the time of ingestion.",
         ),
         spec(
             "table.partition_range",
             None,
-            Text("`start, end, interval`"),
-            Rows,
-            "Integer partitions of a created table.",
+            RANGES,
+            Now,
+            "Ranges of table.partition_by that are the partitions of a created table.",
         ),
         spec(
             "table.partition_expiration",
             None,
-            Text("a duration"),
-            Rows,
-            "Age at which a partition of a created table is dropped.",
+            Time {
+                min: HOUR,
+                max: CENTURY,
+            },
+            Now,
+            "Age at which a time partition of a created table is dropped.",
         ),
         spec(
             "table.cluster_by",
             None,
-            Text("up to four columns"),
-            Rows,
-            "Clustering of a created table.",
+            CLUSTER,
+            Now,
+            "Columns a created table is clustered by, in this order.",
         ),
         spec(
             "table.description",
             None,
             Text("text"),
-            Rows,
+            Now,
             "Description of a created table.",
         ),
-        spec(
-            "table.labels",
-            None,
-            Text("`key=value, ...`"),
-            Rows,
-            "Labels of a created table.",
-        ),
+        spec("table.labels", None, LABELS, Now, "Labels of a created table."),
         spec(
             "table.max_staleness",
             None,
@@ -335,9 +331,9 @@ pub const OPTIONS: &[OptionSpec] = {
         spec(
             "schema.update",
             Value("none"),
-            Text("`none`, or a comma list of `add_columns`, `relax_required`, `max_staleness`"),
-            Rows,
-            "How the sink may change the table.",
+            Text("`none` or `add_columns`"),
+            Now,
+            "How the sink may change a table at its start: columns that the pipeline writes and the table lacks are added, nullable; needs bigquery.tables.update.",
         ),
         spec(
             "cdc.sequence",
@@ -446,7 +442,7 @@ pub const OPTIONS: &[OptionSpec] = {
             Value("https://bigquery.googleapis.com"),
             Url,
             Now,
-            "Where tables are created (REST API).",
+            "Where tables are created and changed (REST API).",
         ),
         spec(
             "endpoint.ca",

@@ -24,6 +24,17 @@ fn refusal(options: &[(&str, &str)]) -> String {
     problems[0].clone()
 }
 
+/// What goes with an option that is tried, so that it is not refused for another reason.
+fn beside(spec: &OptionSpec) -> &'static [(&'static str, &'static str)] {
+    match spec.name {
+        // The smallest window is tried with the smallest append.
+        "write.inflight.bytes" => &[("write.append.bytes", "64 KiB")],
+        "table.partition_type" => &[("table.create", "if_missing")],
+        "table.partition_expiration" => &[("table.create", "if_missing"), ("table.partition_type", "day")],
+        _ => &[],
+    }
+}
+
 #[test]
 fn defaults_are_those_of_the_design() {
     let options = parse(&[]).unwrap();
@@ -38,7 +49,11 @@ fn defaults_are_those_of_the_design() {
     assert_eq!(options.inflight_requests, 256);
     assert_eq!(options.inflight_time, Duration::from_secs(2));
     assert_eq!(options.sub_microseconds, SubMicroseconds::Truncate);
+    assert_eq!(options.missing_values, MissingValues::Null);
     assert_eq!(options.create, CreateTable::Never);
+    assert_eq!(options.layout, TableLayout::default());
+    assert_eq!(options.schema_update, SchemaUpdate::default());
+    assert_eq!(options.primary_key, [""; 0]);
     assert_eq!(options.append_timeout, Duration::from_secs(300));
     assert_eq!(options.commit_timeout, Duration::from_secs(600));
     assert_eq!(options.quota_timeout, Duration::from_secs(900));
@@ -66,7 +81,7 @@ fn every_option_reaches_its_field() {
         ("write.inflight.requests", "7"),
         ("write.inflight.time", "500ms"),
         ("write.sub_microseconds", "refuse"),
-        ("write.missing_values", "null"),
+        ("write.missing_values", "default"),
         ("row_errors", "fail"),
         ("table.create", "if_missing"),
         ("append.timeout", "30 seconds"),
@@ -87,6 +102,7 @@ fn every_option_reaches_its_field() {
     assert_eq!(options.inflight_requests, 7);
     assert_eq!(options.inflight_time, Duration::from_millis(500));
     assert_eq!(options.sub_microseconds, SubMicroseconds::Refuse);
+    assert_eq!(options.missing_values, MissingValues::Default);
     assert_eq!(options.create, CreateTable::IfMissing);
     assert_eq!(options.append_timeout, Duration::from_secs(30));
     assert_eq!(options.commit_timeout, Duration::from_secs(120));
@@ -140,14 +156,9 @@ fn every_word_of_the_table_is_taken_or_refused_as_not_yet_supported() {
             continue;
         };
         for choice in choices {
-            let table_create = if choice.value == "if_missing" {
-                "if_missing"
-            } else {
-                "never"
-            };
-            let result = parse(&[(spec.name, choice.value)]);
+            let result = parse(&[beside(spec), &[(spec.name, choice.value)]].concat());
             match choice.step {
-                Step::Now => drop(result.unwrap_or_else(|problems| panic!("{table_create}: {problems:?}"))),
+                Step::Now => drop(result.unwrap_or_else(|problems| panic!("{}: {problems:?}", choice.value))),
                 _ => assert_eq!(
                     result.unwrap_err(),
                     [format!(
@@ -159,7 +170,7 @@ fn every_word_of_the_table_is_taken_or_refused_as_not_yet_supported() {
                 ),
             }
         }
-        let problem = refusal(&[(spec.name, "Nonsense")]);
+        let problem = refusal(&[beside(spec), &[(spec.name, "Nonsense")]].concat());
         let accepts = spec.accepts.describe();
         assert_eq!(
             problem,
@@ -190,12 +201,7 @@ fn every_bound_of_the_table_holds() {
             }
             _ => continue,
         };
-        // The smallest window is tried with the smallest append, or it would be refused for another reason.
-        let base = if spec.name == "write.inflight.bytes" {
-            [("write.append.bytes", "64 KiB")].as_slice()
-        } else {
-            &[]
-        };
+        let base = beside(spec);
         for value in inside {
             parse(&[base, &[(spec.name, value.as_str())]].concat()).unwrap();
         }
@@ -247,7 +253,7 @@ fn all_problems_are_told_at_once() {
         ("project", "Shop"),
         ("table", "orders$2024"),
         ("write.append.bytes", "10 MiB"),
-        ("table.cluster_by", "a"),
+        ("write.streams", "2"),
         ("write.mode", "upsert"),
         ("endpoint.grpc", "bigquery:9060"),
         ("write.append.bytes", "10 MiB"),
@@ -257,13 +263,13 @@ fn all_problems_are_told_at_once() {
     assert_eq!(
         texts,
         [
-            "option 'table.cluster_by' is not yet supported",
+            "option 'write.streams' is not yet supported",
             "option 'write.mode': 'upsert' is not yet supported; use 'exactly_once'",
             "option 'write.append.bytes' is given twice",
             "option 'project': invalid project \"Shop\": 'S' is not allowed; allowed are lower-case letters, digits and hyphens",
             "option 'dataset' is required",
-            "option 'table': invalid partition decorator \"2024\": it must have the form YYYYMMDD, a day of an ingestion-time \
-             partitioned table",
+            "option 'table': invalid partition decorator \"2024\": it must have the form YYYYMMDD; rows can be written to a day, \
+             not to a year",
             "option 'write.append.bytes': '10 MiB' is not accepted; accepted is a size from 64 KiB to 9 MiB, such as '2 MiB'",
             "option 'endpoint.grpc': 'bigquery' is neither http nor https; accepted is an address such as 'https://host' or \
              'http://127.0.0.1:9060'",

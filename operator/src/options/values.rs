@@ -107,3 +107,8 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
     }
     humantime::parse_duration(text.trim()).ok()
 }
+
+/// A value as an error repeats it.
+pub(super) fn shown(text: &str) -> String {
+    text.chars().take(100).collect()
+}

@@ -11,7 +11,7 @@ use bigquery_sink_state::{
     Mutation, NextOffset, Notice, RequestNumber, RowCount, StreamName, SubtaskIndex, SubtaskState,
 };
 use bigquery_write_proto::names::{self, TableName};
-use bigquery_write_proto::rows::RowEncoder;
+use bigquery_write_proto::rows::{MissingValues, RowEncoder};
 use bytes::Bytes;
 use futures::future::{AbortHandle, Abortable};
 use futures::stream::{BoxStream, SelectAll, StreamExt as _, unfold};
@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until};
 
+use super::aftermath::Aftermath;
 use super::coalesce::Coalescer;
 use super::{Counters, Environment, translate};
 use crate::error::SinkError;
@@ -106,8 +107,12 @@ pub(super) struct Driver {
     transport: Transport,
     counters: Arc<Counters>,
     subtask: SubtaskIndex,
+    options: Arc<SinkOptions>,
+    environment: Environment,
+    aftermath: Aftermath,
     probe: Probe,
     linger: Duration,
+    missing_values: MissingValues,
     window_requests: usize,
     coalescer: Coalescer,
     /// Encoded and not acknowledged; a resend shares the bytes.
@@ -132,7 +137,7 @@ impl Driver {
         clock: Clock,
         subtask: SubtaskIndex,
         encoder: Arc<RowEncoder>,
-        options: &SinkOptions,
+        options: &Arc<SinkOptions>,
         environment: &Environment,
     ) -> Self {
         let coalescer = Coalescer::new(Arc::clone(encoder.wire_schema()), options.append_bytes);
@@ -144,8 +149,12 @@ impl Driver {
             transport: environment.transport.clone(),
             counters: Arc::clone(&environment.counters),
             subtask,
+            options: Arc::clone(options),
+            environment: environment.clone(),
+            aftermath: Aftermath::default(),
             probe: environment.probe.clone(),
             linger: options.append_linger,
+            missing_values: options.missing_values,
             window_requests: options.inflight_requests,
             coalescer,
             payloads: BTreeMap::new(),
@@ -197,6 +206,13 @@ impl Driver {
     }
 
     fn tell(&mut self, input: Input) {
+        if let Input::CreateFailed { fault, .. }
+        | Input::AppendFailed { fault, .. }
+        | Input::ConnectionLost { fault, .. }
+        | Input::FlushFailed { fault, .. } = &input
+        {
+            self.aftermath.saw(fault);
+        }
         self.core.handle(self.clock.now(), input);
     }
 
@@ -385,6 +401,13 @@ impl Driver {
         while let Some(command) = self.core.poll() {
             let kind = CommandKind::of(&command);
             self.probe.pass(self.subtask, Moment::Before(kind)).await;
+            if let Command::Fail(failure) = &command {
+                let started_at = self.clock.started_at;
+                let aftermath = self
+                    .aftermath
+                    .of(failure, started_at, &self.options, &self.environment);
+                return Err(translate::failure(failure, &aftermath.await));
+            }
             self.perform(command)?;
             self.probe.pass(self.subtask, Moment::After(kind)).await;
         }
@@ -414,7 +437,10 @@ impl Driver {
                     "rows are to be taken out of a request, though row errors end the job",
                 ));
             }
-            Command::Prepared { state, commit, .. } => reply(self.prepared.take(), (state, commit)),
+            Command::Prepared { epoch, state, commit } => {
+                self.aftermath.prepared(epoch);
+                reply(self.prepared.take(), (state, commit));
+            }
             Command::Flush {
                 flush,
                 stream,
@@ -423,14 +449,18 @@ impl Driver {
                 let offset = i64::try_from(offset.0).expect("the core keeps offsets within i64");
                 self.flushes_waiting.push_back((flush, stream, offset));
             }
-            Command::Committed { rows, .. } => reply(self.committed.take(), rows),
+            Command::Committed { epoch, rows } => {
+                self.aftermath.published(epoch);
+                reply(self.committed.take(), rows);
+            }
             Command::Closed => reply(self.closed.take(), ()),
             // The transport has dropped the refused token already; the next call asks for a new one.
             Command::RefreshCredentials => {
                 tracing::info!("BigQuery did not take the token; getting another");
             }
             Command::Notice(notice) => self.notice(&notice),
-            Command::Fail(failure) => return Err(translate::failure(&failure)),
+            // Seen to before.
+            Command::Fail(_) => {}
         }
         Ok(())
     }
@@ -448,7 +478,10 @@ impl Driver {
         // As many as may be unanswered, so that handing one over never waits.
         let capacity = self.window_requests + 1;
         let schema = self.encoder.writer_schema().clone();
-        let opened = self.transport.open_append(&stream, schema, TRACE_ID, capacity);
+        let mut opened = self.transport.open_append(&stream, schema, TRACE_ID, capacity);
+        if self.missing_values == MissingValues::Default {
+            opened.sender.take_defaults_for_null();
+        }
         let (events, abort) = events(generation, opened.receiver);
         self.answers.push(events);
         let connection = Connection {

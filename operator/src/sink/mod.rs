@@ -1,5 +1,6 @@
 //! The sink as a host sees it: each method hands over to the sink's own task and waits for its word.
 
+mod aftermath;
 mod coalesce;
 mod driver;
 #[cfg(feature = "mutants")]
@@ -29,7 +30,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::credentials::{TokenSource, token_source};
 use crate::error::SinkError;
-use crate::host::{Barrier, CloseReason, Committed, Prepared, Restored, SinkOperator, Task};
+use crate::host::{Barrier, CloseReason, CommitReplay, Committed, Prepared, Restored, SinkOperator, Task};
 use crate::options::SinkOptions;
 use crate::probe::Probe;
 use crate::transport::Transport;
@@ -108,10 +109,12 @@ impl Counters {
 }
 
 /// What [`BigQuerySink::check`] found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableLook {
     /// The table is there and takes the columns.
     Fits,
+    /// It is there and lacks these columns, each a dotted path and a type, which `schema.update = 'add_columns'` will add.
+    WillGain(Vec<String>),
     /// It is not there, and `table.create = 'if_missing'` will create it.
     WillBeCreated,
 }
@@ -164,33 +167,27 @@ impl BigQuerySink {
         start::look(options, columns, environment).await
     }
 
-    fn core(&self, restored: Option<Restored>) -> Result<(Core, Clock), SinkError> {
-        let clock = Clock {
-            started_at: Micros(self.task.started_at_micros),
-            started: Instant::now(),
-        };
-        let table = self.options.table.to_string();
+    fn core(
+        &self,
+        clock: Clock,
+        restored: Option<(RestoredUnion, CommitReplay)>,
+        table_is_young: bool,
+    ) -> Core {
         let mut core = Core::new(CoreConfig {
-            table: table.clone(),
+            table: self.options.table.to_string(),
             subtask: self.task.subtask,
             parallelism: self.task.parallelism,
             streams: 1,
             row_errors: RowErrorPolicy::Fail,
             started_at: clock.started_at,
-            limits: translate::limits(&self.options),
+            limits: translate::limits(&self.options, table_is_young),
             mutation: self.environment.mutation,
         });
-        if let Some(restored) = restored {
-            let union = read_union(&table, &restored)?;
-            core.handle(
-                clock.now(),
-                Input::Restored {
-                    union,
-                    replay: translate::replay(restored.replay),
-                },
-            );
+        if let Some((union, replay)) = restored {
+            let replay = translate::replay(replay);
+            core.handle(clock.now(), Input::Restored { union, replay });
         }
-        Ok((core, clock))
+        core
     }
 
     fn take_running(&mut self) -> Result<Running, SinkError> {
@@ -252,8 +249,19 @@ impl SinkOperator for BigQuerySink {
         if self.running.is_some() {
             return Err(SinkError::internal("the sink was started twice"));
         }
-        let (core, clock) = self.core(restored)?;
-        let encoder = Arc::new(start::row_encoder(&self.options, &self.columns, &self.environment).await?);
+        let clock = Clock {
+            started_at: Micros(self.task.started_at_micros),
+            started: Instant::now(),
+        };
+        let restored = restored.map(|restored| {
+            let union = read_union(&self.options.table.to_string(), &restored)?;
+            Ok::<_, SinkError>((union, restored.replay))
+        });
+        let restored = restored.transpose()?;
+        let now = self.task.started_at_micros;
+        let started = start::start(&self.options, &self.columns, &self.environment, now).await?;
+        let core = self.core(clock, restored, started.table_is_young);
+        let encoder = Arc::new(started.encoder);
         // The queues hold one entry: what is beyond waits in the host's call, which is its backpressure.
         let (feed, feeds) = mpsc::channel(1);
         let (commits, commits_out) = mpsc::channel(1);

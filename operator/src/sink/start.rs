@@ -5,92 +5,168 @@ use std::time::Duration;
 use arrow_schema::SchemaRef;
 use bigquery_write_proto::rows::{self, ColumnProblem, RowEncoder, RowOptions};
 use bigquery_write_proto::wire::TableSchema;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 use tonic::Code;
 
 use super::{Environment, TableLook};
 use crate::error::SinkError;
-use crate::options::{CreateTable, SinkOptions};
-use crate::tables::{check_dataset, create_table_if_missing};
+use crate::options::SinkOptions;
+use crate::tables::{Change, Outlook, administers, look_ahead, make_ready};
 use crate::transport::CallError;
 
-/// For so long what passes is retried; with the deadline of the last call and the creation of a table it stays within the two minutes
-/// that an engine allows a start (arroyo.md 2.2).
+/// All that a start may take: an engine reschedules the job when its tasks have not started within two minutes (arroyo.md 2.2). What
+/// takes longer is waited for with the first rows: until BigQuery knows a new table everywhere, or a new column.
 const BUDGET: Duration = Duration::from_secs(15);
 
-/// The encoder for the table's schema, which the default stream tells (`GetWriteStream`, view FULL). A missing table is made first if
-/// the options ask for it.
-pub(super) async fn row_encoder(
+/// What the start found.
+#[derive(Debug)]
+pub(super) struct Started {
+    /// For the table's columns.
+    pub(super) encoder: RowEncoder,
+    /// The table is so new that BigQuery may say for minutes that it does not exist.
+    pub(super) table_is_young: bool,
+}
+
+/// Looks the table up, and creates or changes it first if the options ask for it. `now` is in µs since 1970.
+pub(super) async fn start(
     options: &SinkOptions,
     columns: &SchemaRef,
     environment: &Environment,
-) -> Result<RowEncoder, SinkError> {
-    let creates = options.create == CreateTable::IfMissing;
-    if creates {
-        let schema =
-            rows::table_schema_for(columns).map_err(|problems| column_problems(options, &problems))?;
-        create_table_if_missing(options, environment.tokens.clone(), &schema).await?;
+    now: u64,
+) -> Result<Started, SinkError> {
+    let deadline = Instant::now() + BUDGET;
+    check_columns(options, columns)?;
+    if !administers(options) {
+        let schema = table_schema(options, environment, deadline).await;
+        let schema = schema.map_err(|error| lookup_error(options, error))?;
+        return Ok(Started {
+            encoder: fit(options, columns, &schema)?,
+            table_is_young: false,
+        });
     }
-    let schema = table_schema(options, environment, creates).await;
-    fit(
-        options,
-        columns,
-        &schema.map_err(|error| lookup_error(options, error))?,
-    )
+    let wanted = wanted(options, columns)?;
+    let fits = |schema: &TableSchema| fit(options, columns, schema).map(drop);
+    let ready = make_ready(options, environment.tokens.clone(), &wanted, fits, now);
+    let ready = timeout_at(deadline, ready)
+        .await
+        .unwrap_or_else(|_| Err(no_answer(options)))?;
+    match &ready.change {
+        Change::None => {}
+        Change::Created => tracing::info!(table = %options.table, "created the table"),
+        Change::Added(columns) => {
+            tracing::info!(table = %options.table, columns = columns.join(", "), "added columns to the table");
+        }
+    }
+    check_writable(options, environment, ready.is_young, deadline).await?;
+    Ok(Started {
+        encoder: fit(options, columns, &ready.schema)?,
+        table_is_young: ready.is_young,
+    })
 }
 
-/// As [`row_encoder`], looking only.
+/// As [`start`], looking only.
 pub(super) async fn look(
     options: &SinkOptions,
     columns: &SchemaRef,
     environment: &Environment,
 ) -> Result<TableLook, SinkError> {
-    let creates = options.create == CreateTable::IfMissing;
-    match table_schema(options, environment, false).await {
-        Ok(schema) => fit(options, columns, &schema).map(|_| TableLook::Fits),
-        // The table would be made from these very columns.
-        Err(error) if creates && error.code == Code::NotFound => {
-            let schema =
-                rows::table_schema_for(columns).map_err(|problems| column_problems(options, &problems))?;
-            fit(options, columns, &schema)?;
-            check_dataset(options, environment.tokens.clone()).await?;
-            Ok(TableLook::WillBeCreated)
+    let deadline = Instant::now() + BUDGET;
+    check_columns(options, columns)?;
+    if !administers(options) {
+        let schema = table_schema(options, environment, deadline).await;
+        let schema = schema.map_err(|error| lookup_error(options, error))?;
+        return fit(options, columns, &schema).map(|_| TableLook::Fits);
+    }
+    let wanted = wanted(options, columns)?;
+    let fits = |schema: &TableSchema| fit(options, columns, schema).map(drop);
+    let outlook = look_ahead(options, environment.tokens.clone(), &wanted, fits);
+    let outlook = timeout_at(deadline, outlook)
+        .await
+        .unwrap_or_else(|_| Err(no_answer(options)))?;
+    check_writable(options, environment, outlook == Outlook::Creates, deadline).await?;
+    Ok(match outlook {
+        Outlook::Creates => TableLook::WillBeCreated,
+        Outlook::Adds(columns) if columns.is_empty() => TableLook::Fits,
+        Outlook::Adds(columns) => TableLook::WillGain(columns),
+    })
+}
+
+/// The table that the pipeline's columns ask for.
+fn wanted(options: &SinkOptions, columns: &SchemaRef) -> Result<TableSchema, SinkError> {
+    rows::table_schema_for(columns).map_err(|problems| column_problems(options, &problems))
+}
+
+fn check_columns(options: &SinkOptions, columns: &SchemaRef) -> Result<(), SinkError> {
+    options.check_columns(columns).map_err(|problems| {
+        let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        SinkError::user(texts.join("\n"))
+    })
+}
+
+/// Asks the Storage Write API about a table that the REST API has told of: whether it can be reached, and lets the sink in. It may not know
+/// the table yet (write-api.md 3.4); the first rows wait for that.
+async fn check_writable(
+    options: &SinkOptions,
+    environment: &Environment,
+    is_young: bool,
+    deadline: Instant,
+) -> Result<(), SinkError> {
+    match table_schema(options, environment, deadline).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.code == Code::NotFound || (is_young && error.code == Code::PermissionDenied) => {
+            tracing::debug!(table = %options.table, %error, "the Storage Write API does not know the table yet");
+            Ok(())
         }
         Err(error) => Err(lookup_error(options, error)),
     }
 }
 
+fn no_answer(options: &SinkOptions) -> SinkError {
+    SinkError::external(format!(
+        "table {} cannot be looked up: {} did not answer within {} s",
+        options.table,
+        options.endpoints.http,
+        BUDGET.as_secs()
+    ))
+}
+
 fn fit(options: &SinkOptions, columns: &SchemaRef, table: &TableSchema) -> Result<RowEncoder, SinkError> {
     let row_options = RowOptions {
         sub_microseconds: options.sub_microseconds,
+        missing_values: options.missing_values,
     };
     RowEncoder::new(columns, table, row_options).map_err(|problems| column_problems(options, &problems))
 }
 
-/// Retries what passes, within the start's budget; a table made just now may not be known everywhere yet (write-api.md 3.4).
+/// The table's schema as the default stream tells it (`GetWriteStream`, view FULL). Retries what passes.
 async fn table_schema(
     options: &SinkOptions,
     environment: &Environment,
-    made_just_now: bool,
+    deadline: Instant,
 ) -> Result<TableSchema, CallError> {
-    let deadline = Instant::now() + BUDGET;
     let mut pause = Duration::from_millis(100);
     loop {
-        let error = match environment.transport.table_schema(&options.table).await {
-            Ok(schema) => return Ok(schema),
-            Err(error) => error,
+        let schema = environment.transport.table_schema(&options.table);
+        let error = match timeout_at(deadline, schema).await {
+            Ok(Ok(schema)) => return Ok(schema),
+            Ok(Err(error)) => error,
+            Err(_) => {
+                let endpoint = environment.transport.endpoint();
+                let message = format!("{endpoint} did not answer within {} s", BUDGET.as_secs());
+                return Err(CallError::new(Code::DeadlineExceeded, message));
+            }
         };
         let passing = !error.needs_change()
-            && match error.code {
-                Code::NotFound | Code::PermissionDenied => made_just_now,
+            && matches!(
+                error.code,
                 Code::Unavailable
-                | Code::DeadlineExceeded
-                | Code::Internal
-                | Code::Unknown
-                | Code::Aborted => true,
-                Code::ResourceExhausted | Code::Cancelled => true,
-                _ => false,
-            };
+                    | Code::DeadlineExceeded
+                    | Code::Internal
+                    | Code::Unknown
+                    | Code::Aborted
+                    | Code::ResourceExhausted
+                    | Code::Cancelled
+            );
         if !passing || Instant::now() + pause > deadline {
             return Err(error);
         }

@@ -1,5 +1,7 @@
 //! Between the words of the wire, the options and the core.
 
+use std::time::Duration;
+
 use bigquery_sink_state::{
     Code, Failure, FailureKind, Fault, Limits, Place, Replay, RowFault, StorageCode, Unprovable,
 };
@@ -11,8 +13,17 @@ use crate::host::CommitReplay;
 use crate::options::{SinkOptions, UnprovableCommit};
 use crate::transport::{AppendRefusal, CallError};
 
-pub(super) fn limits(options: &SinkOptions) -> Limits {
+/// What BigQuery says of a table that it may not know yet passes within a minute, if it was not made just now (write-api.md 3.4).
+const KNOWN_TABLE: Duration = Duration::from_secs(60);
+
+pub(super) fn limits(options: &SinkOptions, table_is_young: bool) -> Limits {
+    let unknown_table = if table_is_young {
+        KNOWN_TABLE.max(options.append_timeout)
+    } else {
+        KNOWN_TABLE
+    };
     Limits {
+        unknown_table,
         append_bytes: options.append_bytes as u64,
         inflight_bytes: options.inflight_bytes as u64,
         inflight_requests: options.inflight_requests,
@@ -81,14 +92,15 @@ fn storage_code(error: Option<&StorageError>) -> Option<StorageCode> {
     error.and_then(|error| StorageCode::from_number(error.code))
 }
 
-pub(super) fn failure(failure: &Failure) -> SinkError {
+/// `aftermath` is what else is to be said of the rows.
+pub(super) fn failure(failure: &Failure, aftermath: &str) -> SinkError {
     let (blame, retry) = match failure.kind {
         FailureKind::Restart => (Blame::External, Retry::Restart),
         FailureKind::User => (Blame::User, Retry::Never),
         FailureKind::Unprovable => (Blame::External, Retry::Never),
         FailureKind::Host => (Blame::Internal, Retry::Never),
     };
-    SinkError::new(blame, retry, failure.message.clone())
+    SinkError::new(blame, retry, format!("{}{aftermath}", failure.message))
 }
 
 /// With `row_errors = 'fail'` the job stops at rows that do not fit, since a restart would meet them again.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bigquery_write_proto::names::StreamName;
 use bigquery_write_proto::status::{OffsetMismatch, Refusal};
-use bigquery_write_proto::wire::append_rows_request::{ArrowData, Rows};
+use bigquery_write_proto::wire::append_rows_request::{ArrowData, MissingValueInterpretation, Rows};
 use bigquery_write_proto::wire::{
     AppendRowsRequest, AppendRowsResponse, ArrowRecordBatch, ArrowSchema, RowError, StorageError,
     append_rows_response,
@@ -106,6 +106,7 @@ struct Opening {
     stream: String,
     writer_schema: Bytes,
     trace_id: String,
+    missing_values: MissingValueInterpretation,
 }
 
 /// The receiving half.
@@ -160,6 +161,7 @@ pub(super) fn open(
         stream,
         writer_schema,
         trace_id: trace_id.to_owned(),
+        missing_values: MissingValueInterpretation::Unspecified,
     };
     AppendConnection {
         sender: AppendSender {
@@ -242,15 +244,22 @@ impl AppendSender {
                 stream,
                 writer_schema,
                 trace_id,
+                missing_values,
             } = self.opening.clone();
             rows.writer_schema = Some(ArrowSchema {
                 serialized_schema: writer_schema,
             });
             wire.write_stream = stream;
             wire.trace_id = trace_id;
+            wire.default_missing_value_interpretation = missing_values.into();
         }
         wire.rows = Some(Rows::ArrowRows(rows));
         wire
+    }
+
+    /// NULL stands for the column's default value. Said before the first request, it holds for all (write-api.md 7.1).
+    pub fn take_defaults_for_null(&mut self) {
+        self.opening.missing_values = MissingValueInterpretation::DefaultValue;
     }
 
     /// The next request opens the call again: stream, writer schema and trace id go with it. For after a refusal of the first

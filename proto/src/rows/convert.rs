@@ -61,8 +61,14 @@ impl<'a> Conversion<'a> {
         let array = masked(&unpacked(array)?, parent)?;
         self.judge_nulls(plan, array.as_ref(), parent, place);
         match &plan.step {
+            Step::Nulls if plan.presence == Presence::Defaulted => {
+                Ok(new_null_array(&plan.wire, array.len()))
+            }
             Step::Nulls => nulls(&plan.wire, array.len()),
-            Step::List(element) => self.list(element, &plan.wire, array.as_ref(), place),
+            Step::List(element) => {
+                let kept = (plan.presence == Presence::Defaulted).then(|| array.logical_nulls());
+                self.list(element, &plan.wire, array.as_ref(), kept.flatten(), place)
+            }
             Step::Struct(fields) => {
                 let converted = self.fields(fields, &plan.wire, array.as_struct(), place)?;
                 Ok(Arc::new(converted))
@@ -94,7 +100,7 @@ impl<'a> Conversion<'a> {
         place: Place<'_>,
     ) {
         let reason = match plan.presence {
-            Presence::Nullable => return,
+            Presence::Nullable | Presence::Defaulted => return,
             Presence::Required => RowReason::NullInRequired,
             Presence::Element => RowReason::NullElement,
         };
@@ -140,12 +146,13 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// BigQuery has no NULL array; it becomes an empty one (write-api.md 5.5).
+    /// BigQuery has no NULL array; it becomes an empty one (write-api.md 5.5), unless its NULL is `kept`.
     fn list(
         &mut self,
         element: &ValuePlan,
         wire: &DataType,
         array: &dyn Array,
+        kept: Option<NullBuffer>,
         place: Place<'_>,
     ) -> Walked<ArrayRef> {
         let (offsets, elements) = flattened(array)?;
@@ -158,7 +165,7 @@ impl<'a> Conversion<'a> {
             Arc::clone(list_field(wire)?),
             offsets,
             elements,
-            None,
+            kept,
         )?))
     }
 }

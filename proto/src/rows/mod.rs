@@ -51,6 +51,8 @@ pub struct RowEncoder {
 pub struct RowOptions {
     /// What happens to digits below a microsecond (`write.sub_microseconds`).
     pub sub_microseconds: SubMicroseconds,
+    /// What a NULL in a column with a default value means (`write.missing_values`).
+    pub missing_values: MissingValues,
 }
 
 /// What happens to digits below a microsecond, which BigQuery's types do not hold.
@@ -60,6 +62,16 @@ pub enum SubMicroseconds {
     Truncate,
     /// They are a row error.
     Refuse,
+}
+
+/// What a NULL means in a top-level column that has a default value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MissingValues {
+    /// NULL.
+    Null,
+    /// The value is missing: BigQuery puts the default value there, if it is told to (write-api.md 7.1). A NULL array too; an
+    /// empty array is a value.
+    Default,
 }
 
 /// A batch whose every value fits the table.
@@ -112,7 +124,7 @@ impl RowEncoder {
         table: &TableSchema,
         options: RowOptions,
     ) -> Result<Self, Vec<ColumnProblem>> {
-        let columns = plan::plan_columns(input.fields(), &table.fields)?;
+        let columns = plan::plan_columns(input.fields(), &table.fields, options.missing_values)?;
         let fields: Vec<_> = columns.iter().map(|column| Arc::clone(&column.field)).collect();
         let wire_schema = Arc::new(Schema::new(fields));
         let writer_schema = ipc::schema_message(&wire_schema);

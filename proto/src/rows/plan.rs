@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit};
 
+use super::MissingValues;
 use super::mapping::{ARRAY_OF_ARRAYS, OTHER_ELEMENTS, PipelineType, Rule, TableType, rule};
 use super::names::{fault, folded, join_path};
 use super::problem::{ColumnProblem, ColumnProblemKind};
@@ -39,6 +40,8 @@ pub(super) enum Presence {
     Required,
     /// An element of a REPEATED column, which holds no NULL.
     Element,
+    /// NULL stays NULL on the wire, whatever the column's mode: BigQuery puts the default value there.
+    Defaulted,
 }
 
 /// What is done to a value: a rule with what the column says.
@@ -148,8 +151,12 @@ fn decimal_bounds(wire: &DataType, column: &TableFieldSchema) -> DecimalBounds {
 pub(super) fn plan_columns(
     inputs: &Fields,
     columns: &[TableFieldSchema],
+    missing_values: MissingValues,
 ) -> Result<Vec<ColumnPlan>, Vec<ColumnProblem>> {
-    let mut planner = Planner { problems: Vec::new() };
+    let mut planner = Planner {
+        problems: Vec::new(),
+        missing_values,
+    };
     let plans = planner.fields(inputs, columns, "");
     if planner.problems.is_empty() {
         Ok(plans)
@@ -161,6 +168,7 @@ pub(super) fn plan_columns(
 /// Walks two schemas side by side and goes on after a problem, so that all are told at once.
 struct Planner {
     problems: Vec<ColumnProblem>,
+    missing_values: MissingValues,
 }
 
 impl Planner {
@@ -191,9 +199,16 @@ impl Planner {
                 self.problem(path, kind);
                 continue;
             };
-            let Some(value) = self.column(field.data_type(), column, path) else {
+            let Some(mut value) = self.column(field.data_type(), column, path) else {
                 continue;
             };
+            // Only top-level columns have default values.
+            if self.missing_values == MissingValues::Default
+                && parent.is_empty()
+                && !column.default_value_expression.is_empty()
+            {
+                value.presence = Presence::Defaulted;
+            }
             let field = Arc::new(Field::new(&column.name, value.wire.clone(), true));
             plans.push(ColumnPlan { index, value, field });
         }

@@ -9,16 +9,18 @@ use arrow_buffer::{Buffer, i256};
 use arrow_ipc::reader::StreamDecoder;
 use arrow_schema::{Field, Schema, SchemaRef};
 use bigquery_write_proto::rows::{
-    ConvertError, Converted, RowEncoder, RowErrors, RowOptions, SubMicroseconds,
+    ConvertError, Converted, MissingValues, RowEncoder, RowErrors, RowOptions, SubMicroseconds,
 };
 use bigquery_write_proto::wire::table_field_schema::{FieldElementType, Mode, Type};
 use bigquery_write_proto::wire::{TableFieldSchema, TableSchema};
 
 pub const TRUNCATE: RowOptions = RowOptions {
     sub_microseconds: SubMicroseconds::Truncate,
+    missing_values: MissingValues::Null,
 };
 pub const REFUSE: RowOptions = RowOptions {
     sub_microseconds: SubMicroseconds::Refuse,
+    missing_values: MissingValues::Null,
 };
 
 /// A nullable column.

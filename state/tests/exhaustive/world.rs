@@ -463,6 +463,7 @@ fn limits() -> Limits {
         append_timeout: Duration::from_secs(300),
         commit_timeout: Duration::from_millis(300),
         quota_timeout: Duration::from_secs(900),
+        unknown_table: Duration::from_secs(60),
         unprovable: Unprovable::Fail,
     }
 }

@@ -88,7 +88,11 @@ pub(super) fn refuse_in_create(
         (*transient, "TRANSIENT", &[]),
         (*volatile, "VOLATILE", &[]),
         (*iceberg, "ICEBERG", &[]),
-        (!constraints.is_empty(), "a table constraint", &[]),
+        (
+            !constraints.is_empty(),
+            "a table constraint (PRIMARY KEY goes behind each of its columns)",
+            &[],
+        ),
         (partition_by.is_some() || distributed, "PARTITION BY", &[]),
         (like.is_some(), "LIKE", &[]),
         (clone.is_some(), "CLONE", &[]),

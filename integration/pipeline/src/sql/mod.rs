@@ -71,6 +71,8 @@ pub struct SinkTable {
     /// What every batch handed to the sink looks like. A NOT NULL column is not nullable, a JSON column carries
     /// [`EXTENSION_NAME`] = [`JSON_EXTENSION`]. Declared columns, or else those of the query.
     pub columns: SchemaRef,
+    /// Columns declared as `PRIMARY KEY`, in the order of the columns.
+    pub primary_key: Vec<String>,
     /// Where it is created.
     pub place: Place,
 }
@@ -253,6 +255,7 @@ impl<'a> Declared<'a> {
             name: sink.name.clone(),
             options,
             columns: planned.columns,
+            primary_key: sink.primary_key.iter().map(|(name, _)| name.clone()).collect(),
             place: sink.place,
         };
         Some(Pipeline {
@@ -287,6 +290,10 @@ impl<'a> Declared<'a> {
 }
 
 fn read_source(table: &Table, mistakes: &mut Mistakes) -> Option<SourceTable> {
+    for (column, place) in &table.primary_key {
+        let message = format!("column {column}: PRIMARY KEY has no use in a source; leave it out");
+        mistakes.add(*place, message);
+    }
     let mut options = OptionReader::new(table, mistakes);
     for ignored in ["connector", "type"] {
         options.take(ignored);

@@ -35,6 +35,8 @@ pub(super) struct Table {
     pub(super) connector: String,
     /// `None` if no columns are declared.
     pub(super) columns: Option<SchemaRef>,
+    /// Columns of the primary key, each with its place.
+    pub(super) primary_key: Vec<(String, Place)>,
     pub(super) options: Vec<SqlOption>,
 }
 
@@ -60,7 +62,7 @@ pub(super) fn read(create: &CreateTable, statement: &Statement, mistakes: &mut M
         mistakes.add(place, message);
     }
     refuse_in_create(create, place, statement, mistakes);
-    let columns = columns(&create.columns, place, mistakes);
+    let (columns, primary_key) = columns(&create.columns, place, mistakes);
     let options = options(&create.with_options, statement, mistakes);
     let Some(connector) = options.iter().find(|option| option.name == "connector") else {
         mistakes.add(
@@ -75,6 +77,7 @@ pub(super) fn read(create: &CreateTable, statement: &Statement, mistakes: &mut M
         place,
         connector,
         columns,
+        primary_key,
         options,
     })
 }
@@ -104,9 +107,14 @@ fn last_ident(name: &ObjectName) -> &str {
         .map_or("", |ident| ident.value.as_str())
 }
 
-fn columns(defs: &[ColumnDef], table: Place, mistakes: &mut Mistakes) -> Option<SchemaRef> {
+/// Names of the columns of the primary key, with their places.
+type PrimaryKey = Vec<(String, Place)>;
+
+/// The columns, and those of the primary key: `PRIMARY KEY` behind a column is all that the engine reads of keys (arroyo.md 6).
+fn columns(defs: &[ColumnDef], table: Place, mistakes: &mut Mistakes) -> (Option<SchemaRef>, PrimaryKey) {
+    let mut primary_key = PrimaryKey::new();
     if defs.is_empty() {
-        return None;
+        return (None, primary_key);
     }
     let mut names = HashSet::new();
     let mut fields = Vec::with_capacity(defs.len());
@@ -123,8 +131,16 @@ fn columns(defs: &[ColumnDef], table: Place, mistakes: &mut Mistakes) -> Option<
             match &option.option {
                 ColumnOption::NotNull => nullable = false,
                 ColumnOption::Null => {}
+                ColumnOption::Unique {
+                    is_primary: true,
+                    characteristics,
+                } if characteristics.is_none_or(|said| said.enforced != Some(true)) => {
+                    primary_key.push((name.clone(), place));
+                }
                 other => {
-                    let message = format!("column {name}: {other} is not yet supported; only NOT NULL is");
+                    let message = format!(
+                        "column {name}: {other} is not yet supported; only NOT NULL and PRIMARY KEY are"
+                    );
                     mistakes.add(place, message);
                 }
             }
@@ -134,7 +150,7 @@ fn columns(defs: &[ColumnDef], table: Place, mistakes: &mut Mistakes) -> Option<
             Err(reason) => mistakes.add(place, format!("column {name}: {reason}")),
         }
     }
-    Some(Arc::new(Schema::new(fields)))
+    (Some(Arc::new(Schema::new(fields))), primary_key)
 }
 
 fn options(parsed: &[AstOption], statement: &Statement, mistakes: &mut Mistakes) -> Vec<SqlOption> {

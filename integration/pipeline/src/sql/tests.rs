@@ -34,7 +34,7 @@ fn a_pipeline_is_read_with_its_types_options_and_casts() {
             s STRUCT<a TEXT, camelCase STRUCT<b INT[]>>, l TEXT[]
         ) WITH (connector = 'single_file', 'type' = 'source', path = 'x.json', format = 'json', bad_data = 'drop');
         CREATE TABLE snk (
-            id BIGINT NOT NULL, wide BIGINT, f DOUBLE, n DECIMAL(38, 6), j JSON, ts TIMESTAMP(6), l TEXT[], one SMALLINT
+            id BIGINT NOT NULL, wide BIGINT, f DOUBLE, n DECIMAL(38, 6), j JSON, ts TIMESTAMP(6) PRIMARY KEY, l TEXT[], one SMALLINT PRIMARY KEY NOT ENFORCED
         ) WITH (
             connector = 'bigquery', 'write.mode' = 'exactly_once', 'write.append.linger' = interval '5 seconds',
             'append.timeout' = INTERVAL '2' MINUTE, 'write.streams' = 2, \"endpoint.insecure\" = true, offset_ = -1
@@ -73,6 +73,7 @@ fn a_pipeline_is_read_with_its_types_options_and_casts() {
         "TEXT[]",
     ];
     assert_eq!(types, expected);
+    assert_eq!(pipeline.sink.primary_key, ["ts", "one"]);
     let columns = &pipeline.sink.columns;
     assert!(!columns.field(0).is_nullable() && columns.field(1).is_nullable());
     assert_eq!(
@@ -234,8 +235,16 @@ fn each_mistake_of_a_table_is_refused_at_its_place() {
             "p.sql:3:24: column a is declared twice",
         ),
         (
-            "CREATE TABLE t (a INT PRIMARY KEY) WITH (connector = 'bigquery')",
-            "p.sql:3:17: column a: PRIMARY KEY is not yet supported; only NOT NULL is",
+            "CREATE TABLE t (a INT UNIQUE) WITH (connector = 'bigquery')",
+            "p.sql:3:17: column a: UNIQUE is not yet supported; only NOT NULL and PRIMARY KEY are",
+        ),
+        (
+            "CREATE TABLE t (a INT PRIMARY KEY ENFORCED) WITH (connector = 'bigquery')",
+            "p.sql:3:17: column a: PRIMARY KEY ENFORCED is not yet supported; only NOT NULL and PRIMARY KEY are",
+        ),
+        (
+            "CREATE TABLE t (a INT PRIMARY KEY) WITH (connector = 'single_file', type = 'source', path = 'x', format = 'json')",
+            "p.sql:3:17: column a: PRIMARY KEY has no use in a source; leave it out",
         ),
         (
             "CREATE TABLE out (a INT) WITH (connector = 'bigquery')",
@@ -423,7 +432,7 @@ fn clauses_that_nobody_reads_are_refused_at_their_place() {
         ),
         (
             format!("CREATE TABLE t (a INT, PRIMARY KEY (a)) {with}"),
-            "14: CREATE TABLE with a table constraint",
+            "14: CREATE TABLE with a table constraint (PRIMARY KEY goes behind each of its columns)",
         ),
         (
             format!("CREATE TABLE t (a INT) {with} COMMENT 'x'"),

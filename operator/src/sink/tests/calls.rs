@@ -71,6 +71,7 @@ async fn a_commit_after_rows_of_the_next_epoch_publishes_the_rows_of_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn empty_epochs_are_reported_and_cost_no_call() {
+    // reports.md 44, 45, 46.
     // Invariant 12.
     let world = World::new();
     let mut sink = world.start(None).await;

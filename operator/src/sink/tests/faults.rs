@@ -316,6 +316,26 @@ async fn whoever_waits_when_the_task_fails_is_told_why() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_quota_that_takes_ten_minutes_to_refill_is_waited_out() {
+    // reports.md 47.
+    for rpc in ["CreateWriteStream", "AppendRows"] {
+        let world = World::new();
+        let in_band = rpc == "AppendRows";
+        world.fault(&format!(
+            r#"{{"rpc": "{rpc}", "occurrence": {{"times": 16}}, "action": {{"kind": "refuse", "code": "RESOURCE_EXHAUSTED",
+                "message": "Exceeds 'AppendRows throughput' quota (status: INSUFFICIENT_TOKENS)", "in_band": {in_band}}}}}"#
+        ));
+        let mut sink = world.start(None).await;
+        let begin = Instant::now();
+        publish(1, rows(0..3), &mut sink).await;
+        let took = begin.elapsed().as_secs();
+        assert!((400..=900).contains(&took), "{rpc}: {took} s");
+        assert_eq!(world.visible(), [0, 1, 2]);
+        assert_eq!(world.handle.streams_created(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_outage_has_a_budget_and_then_the_job_restarts() {
     // Invariant 13.
     let world = World::with(&[("append.timeout", "60s")]);

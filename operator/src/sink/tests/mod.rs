@@ -1,10 +1,13 @@
 //! The sink as a host drives it, against the emulator: pipes in memory, simulated time, full rows read back.
 
 mod calls;
+mod defaults;
 mod faults;
 mod flow;
+mod replaced;
 mod restore;
 mod start;
+mod tables;
 
 use std::io;
 use std::sync::atomic::AtomicU64;
@@ -18,13 +21,13 @@ use bigquery_write_emulator::catalog::{DatasetRef, TableRef};
 use bigquery_write_emulator::faults::{FaultPlan, Rpc};
 use bigquery_write_emulator::schema::Schema;
 use bigquery_write_emulator::{Config, Handle};
-use bigquery_write_proto::rows::{RowOptions, SubMicroseconds, table_schema_for};
+use bigquery_write_proto::rows::{MissingValues, RowOptions, SubMicroseconds, table_schema_for};
 use tokio::io::DuplexStream;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::*;
 use crate::error::{Blame, Retry};
-use crate::host::CommitReplay;
+use crate::testing;
 
 /// What a reader sees of nothing.
 const NOTHING: [i64; 0] = [];
@@ -45,6 +48,18 @@ impl World {
     }
 
     fn with(options: &[(&str, &str)]) -> Self {
+        Self::around(Self::emulator(), options)
+    }
+
+    /// As [`World::with`], and the REST API answers on a port of this machine.
+    async fn with_rest(options: &[(&str, &str)]) -> Self {
+        let handle = Self::emulator();
+        let address = testing::serve(handle.rest()).await;
+        let http = format!("http://{address}");
+        Self::around(handle, &[options, &[("endpoint.http", http.as_str())]].concat())
+    }
+
+    fn emulator() -> Handle {
         let begin = Instant::now();
         let clock = Arc::new(move || 1_800_000_000_000 + i64::try_from(begin.elapsed().as_millis()).unwrap());
         let config = Config {
@@ -54,6 +69,10 @@ impl World {
         };
         let handle = Handle::new(&config).unwrap();
         make_table(&handle);
+        handle
+    }
+
+    fn around(handle: Handle, options: &[(&str, &str)]) -> Self {
         let options = self::options(options);
         let environment = Environment {
             transport: pipes(&handle, &options),
@@ -255,6 +274,7 @@ fn name(id: i64) -> Option<String> {
 fn encoder() -> RowEncoder {
     let options = RowOptions {
         sub_microseconds: SubMicroseconds::Truncate,
+        missing_values: MissingValues::Null,
     };
     RowEncoder::new(&columns(), &table_schema_for(&columns()).unwrap(), options).unwrap()
 }

@@ -8,7 +8,7 @@ use bigquery_write_emulator::catalog::{DatasetRef, TableRef};
 use bigquery_write_emulator::faults::{FaultPlan, Rpc};
 use bigquery_write_emulator::schema::Schema;
 use bigquery_write_emulator::{Config, Emulator, Handle, TlsFiles};
-use bigquery_write_proto::rows::{RowEncoder, RowOptions, SubMicroseconds, table_schema_for};
+use bigquery_write_proto::rows::{MissingValues, RowEncoder, RowOptions, SubMicroseconds, table_schema_for};
 
 use super::super::*;
 use crate::credentials::token_source;
@@ -98,6 +98,7 @@ async fn an_epoch_goes_through_tls_with_a_token_of_the_key() {
     let schema = transport.table_schema(&options.table).await.unwrap();
     let row_options = RowOptions {
         sub_microseconds: SubMicroseconds::Truncate,
+        missing_values: MissingValues::Null,
     };
     let encoder = RowEncoder::new(&columns(), &schema, row_options).unwrap();
     let batch = RecordBatch::try_new(

@@ -1,0 +1,204 @@
+//! Tables that are dropped, replaced or changed while the job runs: what the error says of the rows.
+
+use std::time::Duration;
+
+use bigquery_write_emulator::schema::{Column, Kind, Mode};
+use tokio::time::sleep;
+
+use super::*;
+
+fn drop_table(world: &World) {
+    world
+        .handle
+        .shared()
+        .with(|machine| machine.delete_table(&target()))
+        .unwrap();
+}
+
+fn replace_table(world: &World) {
+    let now = world.handle.shared().now();
+    world.handle.shared().with(|machine| {
+        let schema = machine.catalog().table(&target()).unwrap().schema.clone();
+        let rest = serde_json::Map::new();
+        machine.replace_table(&target(), schema, rest, now).unwrap();
+    });
+}
+
+/// Gives the table other columns than BigQuery would let it have by a change.
+fn set_columns(world: &World, columns: Vec<Column>) {
+    let now = world.handle.shared().now();
+    world.handle.shared().with(|machine| {
+        let rest = serde_json::Map::new();
+        machine
+            .update_table(&target(), Schema { columns }, rest, now)
+            .unwrap();
+    });
+}
+
+/// A sink that has published checkpoint 1 (rows 0 to 2) twenty minutes after the table was created.
+async fn published(world: &World) -> BigQuerySink {
+    world.handle.advance(20 * 60_000);
+    world.attempts.fetch_add(20 * 60_000_000, Ordering::Relaxed);
+    let mut sink = world.start(None).await;
+    publish(1, rows(0..3), &mut sink).await;
+    sink
+}
+
+const STAYS: &str = "; the job restarts from its checkpoint. Checkpoint 1 was published; rows after it are not visible and are read again";
+
+fn stream(world: &World) -> String {
+    world.handle.streams()[0].name.clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_table_is_named_and_so_are_the_rows_it_took_along() {
+    for world in [World::new(), World::with_rest(&[]).await] {
+        let mut sink = published(&world).await;
+        let stream = stream(&world);
+        sink.process_batch(rows(3..6)).await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+        drop_table(&world);
+        sink.process_batch(rows(6..9)).await.unwrap();
+        let error = sink.handle_checkpoint(barrier(2)).await.unwrap_err();
+        let text = format!(
+            "stream {stream} is gone with rows 3 to 5 acknowledged but not visible (NotFound/TableNotFound: Requested entity was not found. \
+             Entity: {TABLE}){STAYS}. Table {TABLE} does not exist any more; it was dropped with all its rows"
+        );
+        assert_eq!(told(&error), (Blame::External, Retry::Restart, text));
+        // The restart that follows finds the same.
+        let error = world.sink(0, 1).on_start(None).await.unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with(&format!("table {TABLE} does not exist; ")),
+            "{error}"
+        );
+        assert_eq!((error.blame(), error.retry()), (Blame::User, Retry::Never));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_table_is_told_from_a_stream_that_expired() {
+    // reports.md 42.
+    for (replaced, ending) in [
+        (
+            true,
+            " was created anew at 2027-01-15T08:20:00Z, after this sink's start: rows that were written to the one before are lost with it, \
+             visible ones too",
+        ),
+        (
+            false,
+            " is there since 2027-01-15T08:00:00Z, this sink since 2027-01-15T08:20:00Z",
+        ),
+    ] {
+        let world = World::with_rest(&[]).await;
+        let mut sink = published(&world).await;
+        sink.process_batch(rows(3..6)).await.unwrap();
+        sleep(Duration::from_millis(400)).await;
+        if replaced {
+            replace_table(&world);
+        } else {
+            world.handle.advance(8 * 24 * 3_600_000);
+        }
+        sink.process_batch(rows(6..9)).await.unwrap();
+        let error = sink.handle_checkpoint(barrier(2)).await.unwrap_err();
+        assert_eq!((error.blame(), error.retry()), (Blame::External, Retry::Restart));
+        let ending = format!("{STAYS}. Table {TABLE}{ending}");
+        assert!(error.to_string().ends_with(&ending), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_replaced_before_the_commit_leaves_the_decision_to_a_person_who_is_told_what_happened() {
+    // Invariant 11.
+    let world = World::with_rest(&[("commit.timeout", "60s")]).await;
+    let mut sink = published(&world).await;
+    sink.process_batch(rows(3..6)).await.unwrap();
+    let second = checkpoint(2, &mut sink).await;
+    let stream = stream(&world);
+    sleep(Duration::from_secs(2)).await;
+    replace_table(&world);
+    let error = sink.handle_commit(Epoch(2), &second.commits).await.unwrap_err();
+    let text = format!(
+        "rows 3 to 5 of stream {stream} cannot be shown to be visible for checkpoint 2: NotFound/StreamNotFound: Table {TABLE} is \
+         re-created. Entity: {stream} (the stream is gone, or the routing is stale (write-api.md 3.4)). Look at the table: if the rows are there, run \
+         once with commit.unprovable = 'assume_visible'; if they are not, with 'accept_loss'. Table {TABLE} was created anew at \
+         2027-01-15T08:20:02Z, after this sink's start: rows that were written to the one before are lost with it, visible ones too"
+    );
+    assert_eq!(told(&error), (Blame::External, Retry::Never, text));
+    assert_eq!(world.visible(), NOTHING);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_replaced_while_nothing_was_owed_takes_the_rows_that_follow() {
+    let world = World::new();
+    let mut sink = published(&world).await;
+    replace_table(&world);
+    publish(2, rows(3..6), &mut sink).await;
+    assert_eq!(world.visible(), [3, 4, 5]);
+    assert_eq!(world.counter(|counters| &counters.streams_left), 1);
+}
+
+fn id() -> Column {
+    Column::new("id", Kind::Int64, Mode::Required)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_column_is_named_after_the_wait_for_a_new_one() {
+    let world = World::new();
+    let mut sink = published(&world).await;
+    set_columns(&world, vec![id()]);
+    // Those who append have not noticed yet; rows of this time go in, and are complete.
+    sleep(Duration::from_secs(20)).await;
+    world
+        .handle
+        .end_calls(&bigquery_write_emulator::machine::Refusal::restarted());
+    sink.process_batch(rows(3..6)).await.unwrap();
+    let begin = Instant::now();
+    let error = sink.handle_checkpoint(barrier(2)).await.unwrap_err();
+    let took = begin.elapsed().as_secs();
+    assert!((280..=300).contains(&took), "{took} s");
+    let text = error.to_string();
+    let start = "appending failed: InvalidArgument/SchemaMismatchExtraFields: Input schema has more fields than BigQuery schema, extra fields: \
+                 'name'";
+    let end = "(the table lacks a column, or BigQuery has not noticed it yet, which takes minutes (write-api.md 7.3)). Checkpoint 1 was \
+               published; rows after it are not visible and are read again";
+    assert!(text.starts_with(start) && text.ends_with(end), "{text}");
+    assert_eq!((error.blame(), error.retry()), (Blame::User, Retry::Never));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_narrowed_column_is_named_with_what_is_visible() {
+    let world = World::new();
+    let mut sink = published(&world).await;
+    let narrow = Column::new("name", Kind::String { max_length: Some(3) }, Mode::Nullable);
+    set_columns(&world, vec![id(), narrow]);
+    sleep(Duration::from_secs(20)).await;
+    // The names of 3 and 6 are NULL.
+    sink.process_batch(rows([3, 4, 6])).await.unwrap();
+    let error = sink.handle_checkpoint(barrier(2)).await.unwrap_err();
+    let text = error.to_string();
+    let row =
+        "row 1: Field name: STRING(3) has maximum length 3 but got a value with length 7 on field name.";
+    let end = ". Checkpoint 1 was published; rows after it are not visible and are read again";
+    assert!(text.contains(row) && text.ends_with(end), "{text}");
+    assert_eq!((error.blame(), error.retry()), (Blame::User, Retry::Never));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_checkpoint_that_waits_for_its_commit_is_said_to_be_open() {
+    let world = World::new();
+    let mut sink = published(&world).await;
+    sink.process_batch(rows(3..6)).await.unwrap();
+    checkpoint(2, &mut sink).await;
+    set_columns(&world, vec![id()]);
+    sleep(Duration::from_secs(20)).await;
+    world
+        .handle
+        .end_calls(&bigquery_write_emulator::machine::Refusal::restarted());
+    sink.process_batch(rows(6..9)).await.unwrap();
+    let error = sink.handle_checkpoint(barrier(3)).await.unwrap_err();
+    let end = ". Checkpoint 2 is not published: if the host has completed it, its commit is repeated at the next start, which tells whether its \
+               rows become visible; rows after it are not visible and are read again";
+    assert!(error.to_string().ends_with(end), "{error}");
+}
