@@ -12,7 +12,8 @@ use bigquery_write_emulator::catalog::{DatasetRef, TableRef};
 use bigquery_write_emulator::machine::{CallMeta, Event};
 use bigquery_write_emulator::{Config, Handle, schema};
 use bigquery_write_proto::rows::{
-    ConvertError, Format, PipelineType, RowEncoder, RowErrors, RowOptions, SubMicroseconds, TableType, Wire,
+    ConvertError, Format, MissingValues, PipelineType, RowEncoder, RowErrors, RowOptions, SubMicroseconds,
+    TableType, Wire,
 };
 use bigquery_write_proto::wire::append_rows_response::Response;
 use bigquery_write_proto::wire::table_field_schema::{FieldElementType, Mode, Type};
@@ -187,6 +188,7 @@ fn stream(table: &TableRef) -> String {
 pub(super) fn truncating() -> RowOptions {
     RowOptions {
         sub_microseconds: SubMicroseconds::Truncate,
+        missing_values: MissingValues::Null,
     }
 }
 
