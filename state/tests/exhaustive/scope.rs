@@ -151,6 +151,18 @@ impl Scope {
                 batches: &[1, 2, 1],
                 ..Self::bad_rows(&[1, 2]).end_of_data().faults(1, LOST)
             },
+            Self {
+                epochs: 2,
+                batches: &[1, 2],
+                ..Self::bad_rows(&[1]).zombie()
+            },
+            Self {
+                epochs: 2,
+                parallelism: &[2, 1],
+                ..Self::bad_rows(&[1, 3]).crash()
+            },
+            Self::bad_rows(&[1]).faults(1, ALL_KINDS),
+            Self::bad_rows(&[1]).crash().faults(1, LOST),
         ]
     }
 
