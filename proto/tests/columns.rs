@@ -199,7 +199,7 @@ fn types_that_do_not_go_together_are_refused_by_the_mapping_table() {
         (
             DataType::Duration(TimeUnit::Second),
             column("x", Type::Time),
-            "Duration(s), the table has TIME; cast it, for example CAST(x AS TIME)",
+            "Duration(s), the table has TIME; no cast leads there; drop it in the query, or change the table's column",
         ),
     ];
     for (input, target, words) in cases {
@@ -216,7 +216,7 @@ fn a_range_says_which_of_its_bounds_does_not_fit() {
     assert_eq!(
         problems(vec![("x", input)], vec![range(Type::Date)]),
         [
-            "column `x.END`: the pipeline writes BIGINT, the table has DATE; cast it, for example CAST(\"END\" AS DATE)"
+            "column `x.END`: the pipeline writes BIGINT, the table has DATE; say the unit, for example CAST(to_timestamp_millis(\"END\") AS DATE)"
         ]
     );
 }

@@ -4,7 +4,8 @@
 
 mod common;
 
-use arrow_schema::Field;
+use arrow_cast::can_cast_types;
+use arrow_schema::{DataType, Field, IntervalUnit, TimeUnit};
 use bigquery_write_proto::rows::{
     ColumnProblemKind, Mapping, PipelineType, RowEncoder, TableType, Treatment, describe, mapping,
     mapping_lines,
@@ -112,4 +113,46 @@ fn what_is_made_for_a_type_is_what_takes_it() {
 fn the_documentation_is_the_table() {
     // UPDATE_EXPECT=1 writes it.
     expect_test::expect_file!["../../docs/types.md"].assert_eq(&describe());
+}
+
+/// The Arrow type that a cast of the pipeline's SQL makes.
+fn cast_to(sql: &str) -> DataType {
+    match sql {
+        "BOOLEAN" => DataType::Boolean,
+        "BIGINT" => DataType::Int64,
+        "DOUBLE" => DataType::Float64,
+        "TEXT" => DataType::Utf8,
+        "BYTEA" => DataType::Binary,
+        "DATE" => DataType::Date32,
+        "TIME" => DataType::Time64(TimeUnit::Nanosecond),
+        "TIMESTAMP" => DataType::Timestamp(TimeUnit::Nanosecond, None),
+        "DECIMAL(38, 9)" => DataType::Decimal128(38, 9),
+        "INTERVAL" => DataType::Interval(IntervalUnit::MonthDayNano),
+        other => panic!("{other} is no type of a remedy"),
+    }
+}
+
+#[test]
+fn a_cast_that_is_the_remedy_can_be_made_and_its_type_is_taken() {
+    let mut casts = 0;
+    let mut wrong = Vec::new();
+    for cell in mapping() {
+        let Treatment::Refused { remedy } = cell.treatment else {
+            continue;
+        };
+        let Some(sql) = remedy.strip_prefix("cast it, for example CAST({name} AS ") else {
+            continue;
+        };
+        let to = cast_to(sql.strip_suffix(')').unwrap());
+        let taken = mapping()
+            .find(|other| other.table == cell.table && other.pipeline == PipelineType::of(&to))
+            .is_some_and(|other| matches!(other.treatment, Treatment::Written { .. }));
+        assert!(taken, "{to} into {}", cell.table);
+        if !can_cast_types(&cell.pipeline.example(), &to) {
+            wrong.push(format!("{} to {to} for {}", cell.pipeline, cell.table));
+        }
+        casts += 1;
+    }
+    assert!(casts > 100, "{casts}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

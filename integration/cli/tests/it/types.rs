@@ -69,7 +69,7 @@ fn types_as_json_is_one_object_a_cell() {
         cell("DATE", "Int64"),
         json!({
             "column": "DATE", "pipeline": "Int64", "sql": "BIGINT", "created": false,
-            "remedy": "cast it, for example CAST(x AS DATE)",
+            "remedy": "say the unit, for example CAST(to_timestamp_millis(x) AS DATE)",
         })
     );
 }

@@ -86,7 +86,8 @@ fn check_columns(columns: &[Column], within: &str, depth: usize) -> Result<(), S
 }
 
 fn check_name(name: &str, path: &str) -> Result<(), SchemaError> {
-    let forbidden = |c: char| c.is_control() || FORBIDDEN.contains(c);
+    // A tab is white space, which flexible names may have (D:schemas).
+    let forbidden = |c: char| (c.is_control() && c != '\t') || FORBIDDEN.contains(c);
     if name.is_empty() || name.chars().count() > LONGEST_NAME || name.chars().any(forbidden) {
         let rule = "Fields must contain only letters, numbers, and underscores (or one of the characters \
                     that flexible column names allow), be at most 300 characters long, and not be empty";
@@ -183,7 +184,7 @@ mod tests {
         let named = |name: &str| Schema {
             columns: vec![column(name, Kind::Bool)],
         };
-        for good in ["a", "_a1", "größe", "1st", "a b&c", &"x".repeat(300)] {
+        for good in ["a", "_a1", "größe", "1st", "a b&c", "a\tb", &"x".repeat(300)] {
             assert_eq!(named(good).check(), Ok(()), "{good}");
         }
         let rule = "Fields must contain only letters, numbers, and underscores (or one of the characters that \

@@ -250,6 +250,11 @@ impl PipelineType {
         self.example().is_integer()
     }
 
+    /// Whether it holds numbers.
+    pub(super) fn is_number(self) -> bool {
+        self.example().is_numeric()
+    }
+
     /// Whether it holds text.
     pub(super) fn is_text(self) -> bool {
         matches!(self, Self::Utf8 | Self::LargeUtf8 | Self::Utf8View)
