@@ -53,15 +53,9 @@ pub(super) fn of(pipeline: PipelineType, table: TableType) -> &'static str {
 fn by_cast(pipeline: PipelineType, table: TableType) -> &'static str {
     use TableType as T;
     let (to, remedy) = match table {
-        T::Bool => (
-            DataType::Boolean,
-            "cast it, for example CAST({name} AS BOOLEAN)",
-        ),
+        T::Bool => (DataType::Boolean, "cast it, for example CAST({name} AS BOOLEAN)"),
         T::Int64 => (DataType::Int64, "cast it, for example CAST({name} AS BIGINT)"),
-        T::Float64 => (
-            DataType::Float64,
-            "cast it, for example CAST({name} AS DOUBLE)",
-        ),
+        T::Float64 => (DataType::Float64, "cast it, for example CAST({name} AS DOUBLE)"),
         T::Numeric | T::BigNumeric => (
             DataType::Decimal128(38, 9),
             "cast it, for example CAST({name} AS DECIMAL(38, 9))",
