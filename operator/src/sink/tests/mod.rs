@@ -6,6 +6,7 @@ mod faults;
 mod flow;
 mod replaced;
 mod restore;
+mod sizes;
 mod start;
 mod tables;
 
@@ -14,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::Int64Type;
-use arrow_array::{Int64Array, StringArray};
+use arrow_array::{ArrayRef, Int64Array, StringArray};
 use arrow_schema::{DataType, Field, Schema as ArrowSchema};
 use bigquery_sink_state::{NextOffset, RowCount};
 use bigquery_write_emulator::catalog::{DatasetRef, TableRef};
