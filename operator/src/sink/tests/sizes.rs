@@ -33,7 +33,11 @@ const FORMATS: [&str; 1] = ["arrow"];
 async fn three_rows_of_4_mb_in_one_batch_are_more_than_one_request() {
     for format in FORMATS {
         let options = [("write.append.bytes", "9 MiB"), ("write.format", format)];
-        assert_eq!(requests(&options, OLD_LIMIT, repeat_n(4_000_000, 3)).await, 2, "{format}");
+        assert_eq!(
+            requests(&options, OLD_LIMIT, repeat_n(4_000_000, 3)).await,
+            2,
+            "{format}"
+        );
     }
 }
 
@@ -42,7 +46,11 @@ async fn three_rows_of_4_mb_in_one_batch_are_more_than_one_request() {
 async fn a_thousand_rows_of_12_kb_are_cut_by_bytes_and_not_refused_as_too_large() {
     for format in FORMATS {
         let options = [("write.append.bytes", "9 MiB"), ("write.format", format)];
-        assert_eq!(requests(&options, OLD_LIMIT, repeat_n(12_000, 1_000)).await, 2, "{format}");
+        assert_eq!(
+            requests(&options, OLD_LIMIT, repeat_n(12_000, 1_000)).await,
+            2,
+            "{format}"
+        );
     }
 }
 
