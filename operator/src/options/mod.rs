@@ -16,7 +16,7 @@ use bigquery_write_proto::names::{DatasetId, NameError, ProjectId, TableId, Tabl
 pub use self::layout::{PartitionUnit, Partitioning, SchemaUpdate, TableLayout};
 pub use self::table::{Accepts, Choice, OPTIONS, OptionDefault, OptionSpec, Step, describe};
 pub use self::values::Endpoint;
-pub use bigquery_write_proto::rows::{MissingValues, SubMicroseconds};
+pub use bigquery_write_proto::rows::{Format, MissingValues, SubMicroseconds};
 
 /// The sink's options, typed and within their bounds.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub struct SinkOptions {
     pub table: TableName,
     /// `write.mode`.
     pub mode: WriteMode,
+    /// `write.format`.
+    pub format: Format,
     /// `write.append.bytes`.
     pub append_bytes: usize,
     /// `write.append.linger`.
@@ -199,6 +201,10 @@ impl<'a> Reader<'a> {
         let schema_update = self.schema_update();
         let options = SinkOptions {
             mode: WriteMode::ExactlyOnce,
+            format: match self.word("write.format") {
+                "proto" => Format::Proto,
+                _ => Format::Arrow,
+            },
             append_bytes,
             append_linger: self.time("write.append.linger"),
             inflight_bytes,

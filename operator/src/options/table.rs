@@ -175,9 +175,9 @@ pub const OPTIONS: &[OptionSpec] = {
         spec(
             "write.format",
             Value("arrow"),
-            OneOf(&[now("arrow"), later("proto", Rows)]),
+            OneOf(&[now("arrow"), now("proto")]),
             Now,
-            "How rows travel.",
+            "How rows travel: as Arrow record batches, or each as a protobuf message.",
         ),
         spec(
             "write.append.bytes",

@@ -43,6 +43,7 @@ fn defaults_are_those_of_the_design() {
         "projects/shop/datasets/sales/tables/orders"
     );
     assert_eq!(options.mode, WriteMode::ExactlyOnce);
+    assert_eq!(options.format, Format::Arrow);
     assert_eq!(options.append_bytes, 2 << 20);
     assert_eq!(options.append_linger, Duration::from_millis(200));
     assert_eq!(options.inflight_bytes, 64 << 20);
@@ -74,7 +75,7 @@ fn every_option_reaches_its_field() {
         ("connector", "bigquery"),
         ("type", "sink"),
         ("write.mode", "exactly_once"),
-        ("write.format", "arrow"),
+        ("write.format", "proto"),
         ("write.append.bytes", "128 KiB"),
         ("write.append.linger", "0 ms"),
         ("write.inflight.bytes", "3000000"),
@@ -96,6 +97,7 @@ fn every_option_reaches_its_field() {
         ("endpoint.insecure", "true"),
     ])
     .unwrap();
+    assert_eq!(options.format, Format::Proto);
     assert_eq!(options.append_bytes, 128 << 10);
     assert_eq!(options.append_linger, Duration::ZERO);
     assert_eq!(options.inflight_bytes, 3_000_000);

@@ -1,18 +1,23 @@
 //! Joins small batches and cuts large ones into payloads of about `write.append.bytes`.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
-use arrow_select::concat::concat_batches;
-use bigquery_write_proto::rows::{RowEncoder, batch_bytes};
-use bytes::Bytes;
+use bigquery_write_proto::rows::{EncodedRows, MeasuredRows, Wire};
 use tokio::time::Instant;
 
 use crate::error::SinkError;
 
 /// BigQuery still refuses more than 10 MiB here and there, although its documentation says 20 MB (write-api.md 4).
-const LARGEST_REQUEST: usize = 19 << 19;
+const LARGEST_REQUEST: usize = 10 << 20;
+
+/// What a request holds besides rows: stream, offset, trace id. The writer schema comes on top, since any request may become the
+/// first of a connection.
+const ENVELOPE: usize = 64 << 10;
+
+/// Where the writer schema is small, as it is but for tables of thousands of columns, rows get what is left of this.
+const SCHEMA: usize = (512 << 10) - ENVELOPE;
 
 /// So many tiny pieces in a row become one: alone, their headers and paddings would weigh more than their rows.
 const MERGED: usize = 64;
@@ -22,22 +27,20 @@ const TINY: usize = 4 * MERGED;
 /// Converted rows that were not sent yet: less than one request's, and the batch that came last.
 #[derive(Debug)]
 pub(super) struct Coalescer {
-    schema: SchemaRef,
+    wire: Arc<Wire>,
     pieces: VecDeque<Piece>,
     /// Of all pieces.
     bytes: usize,
     /// Tiny pieces at the end.
     tiny: usize,
     target: usize,
-    /// What a message takes besides its rows.
-    overhead: usize,
+    /// Most bytes of a request's rows.
+    limit: usize,
 }
 
 #[derive(Debug)]
 struct Piece {
-    rows: RecordBatch,
-    /// Bytes in a message, without the message's overhead.
-    bytes: usize,
+    rows: MeasuredRows,
     since: Instant,
 }
 
@@ -45,19 +48,21 @@ struct Piece {
 #[derive(Debug)]
 pub(super) struct Payload {
     pub(super) rows: usize,
-    pub(super) message: Bytes,
+    pub(super) encoded: EncodedRows,
 }
 
 impl Coalescer {
-    /// For rows under the schema, in payloads of about `target` bytes.
-    pub(super) fn new(schema: SchemaRef, target: usize) -> Self {
+    /// Payloads of about `target` bytes, and of no more than the largest request holds.
+    pub(super) fn new(wire: Arc<Wire>, target: usize) -> Self {
+        let schema = wire.writer_schema().bytes().len();
+        let limit = LARGEST_REQUEST.saturating_sub(ENVELOPE + schema.max(SCHEMA));
         Self {
-            overhead: batch_bytes(&RecordBatch::new_empty(SchemaRef::clone(&schema))),
-            schema,
+            wire,
             pieces: VecDeque::new(),
             bytes: 0,
             tiny: 0,
-            target,
+            target: target.min(limit),
+            limit,
         }
     }
 
@@ -66,14 +71,19 @@ impl Coalescer {
     /// # Errors
     /// A broken promise of our own.
     pub(super) fn push(&mut self, rows: RecordBatch) -> Result<(), SinkError> {
-        let piece = self.piece(rows, Instant::now());
-        self.bytes += piece.bytes;
-        self.tiny = if piece.bytes * TINY < self.target {
+        let rows = self
+            .wire
+            .measure(rows)
+            .map_err(|error| SinkError::internal("rows could not be measured").with_source(error))?;
+        let bytes = rows.bytes();
+        self.bytes += bytes;
+        self.tiny = if bytes * TINY < self.target {
             self.tiny + 1
         } else {
             0
         };
-        self.pieces.push_back(piece);
+        let since = Instant::now();
+        self.pieces.push_back(Piece { rows, since });
         if self.tiny == MERGED { self.merge() } else { Ok(()) }
     }
 
@@ -95,68 +105,50 @@ impl Coalescer {
     ///
     /// # Errors
     /// A single row that is larger than a request may be.
-    pub(super) fn take(&mut self, encoder: &RowEncoder) -> Result<Option<Payload>, SinkError> {
+    pub(super) fn take(&mut self) -> Result<Option<Payload>, SinkError> {
         let taken = self.take_pieces();
-        let rows = match taken.as_slice() {
-            [] => return Ok(None),
-            [single] => single.clone(),
-            several => self.joined(several)?,
-        };
-        let message = encoder
-            .encode(&rows)
+        if taken.is_empty() {
+            return Ok(None);
+        }
+        let encoded = self
+            .wire
+            .encode(&taken)
             .map_err(|error| SinkError::internal("rows could not be encoded").with_source(error))?;
-        if message.len() > LARGEST_REQUEST {
+        let (bytes, limit) = (encoded.bytes(), self.limit);
+        if bytes > limit {
             return Err(SinkError::user(format!(
-                "a row takes {} bytes, more than the {LARGEST_REQUEST} bytes of the largest request; shorten its values",
-                message.len()
+                "a row takes {bytes} bytes, more than the {limit} bytes of the largest request; shorten its values"
             )));
         }
-        Ok(Some(Payload {
-            rows: rows.num_rows(),
-            message,
-        }))
+        let rows = taken.iter().map(MeasuredRows::num_rows).sum();
+        Ok(Some(Payload { rows, encoded }))
     }
 
-    fn take_pieces(&mut self) -> Vec<RecordBatch> {
+    fn take_pieces(&mut self) -> Vec<MeasuredRows> {
         let mut taken = Vec::new();
         let mut room = self.target;
-        while let Some(piece) = self.pieces.pop_front() {
-            if piece.bytes <= room {
-                room -= piece.bytes;
-                self.bytes -= piece.bytes;
-                taken.push(piece.rows);
+        while let Some(Piece { rows, since }) = self.pieces.pop_front() {
+            let bytes = rows.bytes();
+            self.bytes -= bytes;
+            if bytes <= room {
+                room -= bytes;
+                taken.push(rows);
                 continue;
             }
-            let (rows, since) = (piece.rows, piece.since);
+            // A row above the target goes alone.
             let first = usize::from(taken.is_empty());
-            let fitting = self.fitting(&rows, room).max(first);
-            self.bytes -= piece.bytes;
-            if fitting > 0 {
-                taken.push(rows.slice(0, fitting));
+            let (fitting, rest) = rows.split_at(rows.fitting(room).max(first));
+            if fitting.num_rows() > 0 {
+                taken.push(fitting);
             }
-            if fitting < rows.num_rows() {
-                let rest = self.piece(rows.slice(fitting, rows.num_rows() - fitting), since);
-                self.bytes += rest.bytes;
-                self.pieces.push_front(rest);
+            if rest.num_rows() > 0 {
+                self.bytes += rest.bytes();
+                self.pieces.push_front(Piece { rows: rest, since });
             }
             break;
         }
         self.tiny = self.tiny.min(self.pieces.len());
         taken
-    }
-
-    /// How many of the first rows take at most `room` bytes, where all of them take more. Rows differ in size, so it is measured.
-    fn fitting(&self, rows: &RecordBatch, room: usize) -> usize {
-        let (mut fits, mut too_many) = (0, rows.num_rows());
-        while too_many - fits > 1 {
-            let middle = usize::midpoint(fits, too_many);
-            if batch_bytes(&rows.slice(0, middle)) <= room + self.overhead {
-                fits = middle;
-            } else {
-                too_many = middle;
-            }
-        }
-        fits
     }
 
     /// Makes one piece of the tiny ones at the end.
@@ -166,25 +158,13 @@ impl Coalescer {
         let Some(since) = tiny.front().map(|piece| piece.since) else {
             return Ok(());
         };
-        self.bytes -= tiny.iter().map(|piece| piece.bytes).sum::<usize>();
         let rows: Vec<_> = tiny.into_iter().map(|piece| piece.rows).collect();
-        let merged = self.piece(self.joined(&rows)?, since);
-        self.bytes += merged.bytes;
-        self.pieces.push_back(merged);
-        Ok(())
-    }
-
-    fn piece(&self, rows: RecordBatch, since: Instant) -> Piece {
-        Piece {
-            bytes: batch_bytes(&rows).saturating_sub(self.overhead),
-            rows,
-            since,
-        }
-    }
-
-    fn joined(&self, batches: &[RecordBatch]) -> Result<RecordBatch, SinkError> {
-        concat_batches(&self.schema, batches).map_err(|error| {
+        self.bytes -= rows.iter().map(MeasuredRows::bytes).sum::<usize>();
+        let rows = self.wire.join(&rows).map_err(|error| {
             SinkError::internal("batches of one schema could not be joined").with_source(error)
-        })
+        })?;
+        self.bytes += rows.bytes();
+        self.pieces.push_back(Piece { rows, since });
+        Ok(())
     }
 }

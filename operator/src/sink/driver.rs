@@ -11,8 +11,7 @@ use bigquery_sink_state::{
     Mutation, NextOffset, Notice, RequestNumber, RowCount, StreamName, SubtaskIndex, SubtaskState,
 };
 use bigquery_write_proto::names::{self, TableName};
-use bigquery_write_proto::rows::{MissingValues, RowEncoder};
-use bytes::Bytes;
+use bigquery_write_proto::rows::{EncodedRows, MissingValues, Wire};
 use futures::future::{AbortHandle, Abortable};
 use futures::stream::{BoxStream, SelectAll, StreamExt as _, unfold};
 use tokio::sync::{mpsc, oneshot};
@@ -103,7 +102,7 @@ pub(super) struct Driver {
     core: Core,
     clock: Clock,
     table: TableName,
-    encoder: Arc<RowEncoder>,
+    wire: Arc<Wire>,
     transport: Transport,
     counters: Arc<Counters>,
     subtask: SubtaskIndex,
@@ -116,7 +115,7 @@ pub(super) struct Driver {
     window_requests: usize,
     coalescer: Coalescer,
     /// Encoded and not acknowledged; a resend shares the bytes.
-    payloads: BTreeMap<BatchId, (RowCount, Bytes)>,
+    payloads: BTreeMap<BatchId, (RowCount, EncodedRows)>,
     next_batch: u64,
     connections: BTreeMap<Generation, Connection>,
     mutation: Mutation,
@@ -136,16 +135,17 @@ impl Driver {
         core: Core,
         clock: Clock,
         subtask: SubtaskIndex,
-        encoder: Arc<RowEncoder>,
+        wire: Wire,
         options: &Arc<SinkOptions>,
         environment: &Environment,
     ) -> Self {
-        let coalescer = Coalescer::new(Arc::clone(encoder.wire_schema()), options.append_bytes);
+        let wire = Arc::new(wire);
+        let coalescer = Coalescer::new(Arc::clone(&wire), options.append_bytes);
         Self {
             core,
             clock,
             table: options.table.clone(),
-            encoder,
+            wire,
             transport: environment.transport.clone(),
             counters: Arc::clone(&environment.counters),
             subtask,
@@ -249,13 +249,13 @@ impl Driver {
 
     /// Gives the core one request.
     fn send(&mut self) -> Result<(), SinkError> {
-        let Some(payload) = self.coalescer.take(&self.encoder)? else {
+        let Some(payload) = self.coalescer.take()? else {
             return Ok(());
         };
         self.next_batch += 1;
         let (id, rows) = (BatchId(self.next_batch), RowCount(payload.rows as u64));
-        let bytes = payload.message.len() as u64;
-        self.payloads.insert(id, (rows, payload.message));
+        let bytes = payload.encoded.bytes() as u64;
+        self.payloads.insert(id, (rows, payload.encoded));
         self.tell(Input::Batch {
             destination: Destination::Table,
             id,
@@ -477,7 +477,7 @@ impl Driver {
         let stream = parse(stream)?;
         // As many as may be unanswered, so that handing one over never waits.
         let capacity = self.window_requests + 1;
-        let schema = self.encoder.writer_schema().clone();
+        let schema = self.wire.writer_schema();
         let mut opened = self.transport.open_append(&stream, schema, TRACE_ID, capacity);
         if self.missing_values == MissingValues::Default {
             opened.sender.take_defaults_for_null();

@@ -135,7 +135,7 @@ pub struct BigQuerySink {
 
 /// The sink between its start and its end.
 struct Running {
-    encoder: Arc<RowEncoder>,
+    encoder: RowEncoder,
     feed: mpsc::Sender<Feed>,
     commits: mpsc::Sender<Commit>,
     task: AbortOnDropHandle<Result<(), SinkError>>,
@@ -261,7 +261,7 @@ impl SinkOperator for BigQuerySink {
         let now = self.task.started_at_micros;
         let started = start::start(&self.options, &self.columns, &self.environment, now).await?;
         let core = self.core(clock, restored, started.table_is_young);
-        let encoder = Arc::new(started.encoder);
+        let (encoder, wire) = (started.encoder, started.wire);
         // The queues hold one entry: what is beyond waits in the host's call, which is its backpressure.
         let (feed, feeds) = mpsc::channel(1);
         let (commits, commits_out) = mpsc::channel(1);
@@ -269,7 +269,7 @@ impl SinkOperator for BigQuerySink {
             core,
             clock,
             self.task.subtask,
-            Arc::clone(&encoder),
+            wire,
             &self.options,
             &self.environment,
         );

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use arrow_schema::SchemaRef;
-use bigquery_write_proto::rows::{self, ColumnProblem, RowEncoder, RowOptions};
+use bigquery_write_proto::rows::{self, ColumnProblem, RowEncoder, RowOptions, Wire};
 use bigquery_write_proto::wire::TableSchema;
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::Code;
@@ -23,6 +23,8 @@ const BUDGET: Duration = Duration::from_secs(15);
 pub(super) struct Started {
     /// For the table's columns.
     pub(super) encoder: RowEncoder,
+    /// For the encoder's rows.
+    pub(super) wire: Wire,
     /// The table is so new that BigQuery may say for minutes that it does not exist.
     pub(super) table_is_young: bool,
 }
@@ -39,8 +41,10 @@ pub(super) async fn start(
     if !administers(options) {
         let schema = table_schema(options, environment, deadline).await;
         let schema = schema.map_err(|error| lookup_error(options, error))?;
+        let (encoder, wire) = fit(options, columns, &schema)?;
         return Ok(Started {
-            encoder: fit(options, columns, &schema)?,
+            encoder,
+            wire,
             table_is_young: false,
         });
     }
@@ -58,8 +62,10 @@ pub(super) async fn start(
         }
     }
     check_writable(options, environment, ready.is_young, deadline).await?;
+    let (encoder, wire) = fit(options, columns, &ready.schema)?;
     Ok(Started {
-        encoder: fit(options, columns, &ready.schema)?,
+        encoder,
+        wire,
         table_is_young: ready.is_young,
     })
 }
@@ -130,12 +136,21 @@ fn no_answer(options: &SinkOptions) -> SinkError {
     ))
 }
 
-fn fit(options: &SinkOptions, columns: &SchemaRef, table: &TableSchema) -> Result<RowEncoder, SinkError> {
+fn fit(
+    options: &SinkOptions,
+    columns: &SchemaRef,
+    table: &TableSchema,
+) -> Result<(RowEncoder, Wire), SinkError> {
     let row_options = RowOptions {
         sub_microseconds: options.sub_microseconds,
         missing_values: options.missing_values,
     };
-    RowEncoder::new(columns, table, row_options).map_err(|problems| column_problems(options, &problems))
+    let encoder = RowEncoder::new(columns, table, row_options)
+        .map_err(|problems| column_problems(options, &problems))?;
+    let wire = Wire::new(options.format, &encoder, table).map_err(|error| {
+        SinkError::internal("the rows cannot be described to BigQuery").with_source(error)
+    })?;
+    Ok((encoder, wire))
 }
 
 /// The table's schema as the default stream tells it (`GetWriteStream`, view FULL). Retries what passes.

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use bigquery_write_proto::names::StreamName;
+use bigquery_write_proto::rows::{EncodedRows, WriterSchema};
 use bigquery_write_proto::status::{OffsetMismatch, Refusal};
-use bigquery_write_proto::wire::append_rows_request::{ArrowData, MissingValueInterpretation, Rows};
+use bigquery_write_proto::wire::append_rows_request::MissingValueInterpretation;
 use bigquery_write_proto::wire::{
-    AppendRowsRequest, AppendRowsResponse, ArrowRecordBatch, ArrowSchema, RowError, StorageError,
-    append_rows_response,
+    AppendRowsRequest, AppendRowsResponse, RowError, StorageError, append_rows_response,
 };
-use bytes::Bytes;
 use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -37,8 +36,8 @@ pub struct AppendConnection {
 pub struct AppendRequest {
     /// Offset of the first row.
     pub offset: i64,
-    /// One encapsulated Arrow RecordBatch message; shared, not copied.
-    pub rows: Bytes,
+    /// The rows, in the format of the connection's writer schema; shared, not copied.
+    pub rows: EncodedRows,
 }
 
 /// What happened on the call.
@@ -104,7 +103,7 @@ pub struct AppendSender {
 #[derive(Clone, Debug)]
 struct Opening {
     stream: String,
-    writer_schema: Bytes,
+    writer_schema: WriterSchema,
     trace_id: String,
     missing_values: MissingValueInterpretation,
 }
@@ -133,7 +132,7 @@ struct Answers {
 pub(super) fn open(
     inner: Arc<Inner>,
     stream: &StreamName,
-    writer_schema: Bytes,
+    writer_schema: WriterSchema,
     trace_id: &str,
     capacity: usize,
 ) -> AppendConnection {
@@ -226,19 +225,12 @@ impl AppendSender {
 
     fn wire(&mut self, request: AppendRequest) -> AppendRowsRequest {
         let AppendRequest { offset, rows } = request;
-        let batch = ArrowRecordBatch {
-            serialized_record_batch: rows,
-            ..Default::default()
-        };
-        let mut rows = ArrowData {
-            rows: Some(batch),
-            ..Default::default()
-        };
         let mut wire = AppendRowsRequest {
             offset: Some(offset),
             ..Default::default()
         };
         // Later requests leave these out: the server would check or parse them again (write-api.md 1.2).
+        let mut schema = None;
         if std::mem::take(&mut self.opens) {
             let Opening {
                 stream,
@@ -246,14 +238,12 @@ impl AppendSender {
                 trace_id,
                 missing_values,
             } = self.opening.clone();
-            rows.writer_schema = Some(ArrowSchema {
-                serialized_schema: writer_schema,
-            });
+            schema = Some(writer_schema);
             wire.write_stream = stream;
             wire.trace_id = trace_id;
             wire.default_missing_value_interpretation = missing_values.into();
         }
-        wire.rows = Some(Rows::ArrowRows(rows));
+        wire.rows = Some(rows.into_request(schema));
         wire
     }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigquery_write_proto::names::{StreamName, TableName};
+use bigquery_write_proto::rows::WriterSchema;
 use bigquery_write_proto::wire::{
     BigQueryWriteClient, CreateWriteStreamRequest, FlushRowsRequest, GetWriteStreamRequest, ROUTING_HEADER,
     TableSchema, WriteStream, WriteStreamView, write_stream,
@@ -230,7 +231,7 @@ impl Transport {
     pub fn open_append(
         &self,
         stream: &StreamName,
-        writer_schema: bytes::Bytes,
+        writer_schema: WriterSchema,
         trace_id: &str,
         capacity: usize,
     ) -> AppendConnection {

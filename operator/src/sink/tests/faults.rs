@@ -162,15 +162,14 @@ async fn a_stream_that_another_connection_took_is_left_for_a_new_one() {
     publish(1, rows(0..3), &mut sink).await;
     let stream = world.handle.streams()[0].name.parse().unwrap();
 
-    let (transport, encoder) = (&world.environment.transport, encoder());
-    let mut zombie = transport.open_append(&stream, encoder.writer_schema().clone(), "zombie", 1);
-    let bytes = encoder
-        .encode(&encoder.convert(&rows([100])).unwrap().batch)
-        .unwrap();
+    let (transport, wire) = (&world.environment.transport, wire(Format::Arrow));
+    let mut zombie = transport.open_append(&stream, wire.writer_schema(), "zombie", 1);
+    let late = encoder().convert(&rows([100])).unwrap().batch;
+    let late = wire.encode(&[wire.measure(late).unwrap()]).unwrap();
     zombie
         .send(AppendRequest {
             offset: 3,
-            rows: bytes,
+            rows: late,
         })
         .await
         .unwrap();

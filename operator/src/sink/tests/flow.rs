@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bigquery_write_proto::rows::EncodedRows;
 use tokio::time::{sleep, timeout};
 
 use super::*;
@@ -16,14 +17,16 @@ fn sized(lengths: impl IntoIterator<Item = usize>) -> RecordBatch {
     RecordBatch::try_new(columns(), vec![Arc::new(ids), Arc::new(StringArray::from(names))]).unwrap()
 }
 
+const FORMATS: [Format; 2] = [Format::Arrow, Format::Proto];
+
 /// Rows and bytes of each request that these batches make, when nothing else comes.
-fn requests(batches: impl IntoIterator<Item = RecordBatch>) -> Vec<(usize, usize)> {
+fn requests(format: Format, batches: impl IntoIterator<Item = RecordBatch>) -> Vec<(usize, usize)> {
     let encoder = encoder();
-    let mut coalescer = Coalescer::new(Arc::clone(encoder.wire_schema()), TARGET);
+    let mut coalescer = Coalescer::new(Arc::new(wire(format)), TARGET);
     let mut requests = Vec::new();
     let mut take = |coalescer: &mut Coalescer| {
-        let payload = coalescer.take(&encoder).unwrap().unwrap();
-        requests.push((payload.rows, payload.message.len()));
+        let payload = coalescer.take().unwrap().unwrap();
+        requests.push((payload.rows, payload.encoded.bytes()));
     };
     for batch in batches {
         coalescer.push(encoder.convert(&batch).unwrap().batch).unwrap();
@@ -34,12 +37,15 @@ fn requests(batches: impl IntoIterator<Item = RecordBatch>) -> Vec<(usize, usize
     while !coalescer.is_empty() {
         take(&mut coalescer);
     }
-    assert!(coalescer.take(&encoder).unwrap().is_none());
+    assert!(coalescer.take().unwrap().is_none());
     requests
 }
 
 /// The rows of a message, under the pipeline's schema.
-fn decoded(encoder: &RowEncoder, message: &Bytes) -> RecordBatch {
+fn decoded(encoder: &RowEncoder, rows: &EncodedRows) -> RecordBatch {
+    let EncodedRows::Arrow(message) = rows else {
+        panic!("not Arrow: {rows:?}")
+    };
     let stream = [encoder.writer_schema().as_ref(), message].concat();
     let mut reader = arrow_ipc::reader::StreamReader::try_new(stream.as_slice(), None).unwrap();
     let rows = reader.next().unwrap().unwrap();
@@ -58,38 +64,47 @@ fn assert_full(requests: &[(usize, usize)], rows: usize) {
 
 #[tokio::test(start_paused = true)]
 async fn tiny_batches_fill_requests_as_large_ones_do() {
-    for size in [1, 2, 7, 50, 512, 5_000, 50_000] {
+    for (format, size) in FORMATS
+        .into_iter()
+        .flat_map(|format| [1, 2, 7, 50, 512, 5_000, 50_000].map(|size| (format, size)))
+    {
         let batches = (0..50_000 / size).map(|_| sized((0..size).map(|_| 90)));
-        let requests = requests(batches);
+        let requests = requests(format, batches);
         assert_full(&requests, 50_000 / size * size);
-        assert_eq!(requests.len(), 3, "5 MB in batches of {size}: {requests:?}");
+        assert_eq!(
+            requests.len(),
+            3,
+            "5 MB in batches of {size}, {format:?}: {requests:?}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_large_batch_is_cut_by_bytes_and_not_by_rows() {
-    // A few large rows, then many small ones, and the other way round.
-    let uneven = (0..8).map(|_| 800_000).chain((0..20_000).map(|_| 10));
-    let requests = requests([sized(uneven)]);
-    let counts: Vec<_> = requests.iter().map(|(rows, _)| *rows).collect();
-    assert_eq!(counts[..3], [2, 2, 2]);
-    assert_eq!(counts.iter().sum::<usize>(), 20_008);
-    assert!(
-        requests.iter().all(|(_, bytes)| *bytes <= TARGET + 1024),
-        "{requests:?}"
-    );
+    for format in FORMATS {
+        // A few large rows, then many small ones, and the other way round.
+        let uneven = (0..8).map(|_| 800_000).chain((0..20_000).map(|_| 10));
+        let requests = requests(format, [sized(uneven)]);
+        let counts: Vec<_> = requests.iter().map(|(rows, _)| *rows).collect();
+        assert_eq!(counts[..3], [2, 2, 2]);
+        assert_eq!(counts.iter().sum::<usize>(), 20_008);
+        assert!(
+            requests.iter().all(|(_, bytes)| *bytes <= TARGET + 1024),
+            "{requests:?}"
+        );
 
-    let uneven = (0..60_000).map(|_| 10).chain((0..3).map(|_| 3_000_000));
-    let requests = self::requests([sized(uneven)]);
-    let last: Vec<_> = requests.iter().rev().take(3).map(|(rows, _)| *rows).collect();
-    assert_eq!(last, [1, 1, 1], "rows above the target go alone");
-    assert_eq!(requests.iter().map(|(rows, _)| rows).sum::<usize>(), 60_003);
+        let uneven = (0..60_000).map(|_| 10).chain((0..3).map(|_| 3_000_000));
+        let requests = self::requests(format, [sized(uneven)]);
+        let last: Vec<_> = requests.iter().rev().take(3).map(|(rows, _)| *rows).collect();
+        assert_eq!(last, [1, 1, 1], "rows above the target go alone");
+        assert_eq!(requests.iter().map(|(rows, _)| rows).sum::<usize>(), 60_003);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn rows_keep_their_order_through_joining_and_cutting() {
     let encoder = encoder();
-    let mut coalescer = Coalescer::new(Arc::clone(encoder.wire_schema()), 64 << 10);
+    let mut coalescer = Coalescer::new(Arc::new(wire(Format::Arrow)), 64 << 10);
     let (mut next, mut taken, mut expected) = (0, Vec::new(), Vec::new());
     // Tiny ones in a row, merged and not, and large ones between.
     for size in std::iter::repeat_n(1, 200)
@@ -101,17 +116,17 @@ async fn rows_keep_their_order_through_joining_and_cutting() {
         expected.push(batch.clone());
         coalescer.push(encoder.convert(&batch).unwrap().batch).unwrap();
         while coalescer.is_full() {
-            taken.push(coalescer.take(&encoder).unwrap().unwrap());
+            taken.push(coalescer.take().unwrap().unwrap());
         }
     }
-    while let Some(payload) = coalescer.take(&encoder).unwrap() {
+    while let Some(payload) = coalescer.take().unwrap() {
         taken.push(payload);
     }
     let all = arrow_select::concat::concat_batches(&columns(), &expected).unwrap();
     let mut from = 0;
     for payload in taken {
         assert_eq!(
-            decoded(&encoder, &payload.message),
+            decoded(&encoder, &payload.encoded),
             all.slice(from, payload.rows),
             "rows {from} and on"
         );
@@ -123,7 +138,7 @@ async fn rows_keep_their_order_through_joining_and_cutting() {
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_a_full_request_waits_since_its_own_arrival() {
     let encoder = encoder();
-    let mut coalescer = Coalescer::new(Arc::clone(encoder.wire_schema()), TARGET);
+    let mut coalescer = Coalescer::new(Arc::new(wire(Format::Arrow)), TARGET);
     assert_eq!(coalescer.since(), None);
     let begin = Instant::now();
     coalescer
@@ -135,7 +150,7 @@ async fn what_is_left_of_a_full_request_waits_since_its_own_arrival() {
         .unwrap();
     assert_eq!(coalescer.since(), Some(begin));
     sleep(Duration::from_millis(30)).await;
-    assert_eq!(coalescer.take(&encoder).unwrap().unwrap().rows, 1);
+    assert_eq!(coalescer.take().unwrap().unwrap().rows, 1);
     assert_eq!(coalescer.since(), Some(begin + Duration::from_millis(150)));
 }
 

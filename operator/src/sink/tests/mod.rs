@@ -4,6 +4,7 @@ mod calls;
 mod defaults;
 mod faults;
 mod flow;
+mod formats;
 mod replaced;
 mod restore;
 mod sizes;
@@ -22,7 +23,9 @@ use bigquery_write_emulator::catalog::{DatasetRef, TableRef};
 use bigquery_write_emulator::faults::{FaultPlan, Rpc};
 use bigquery_write_emulator::schema::Schema;
 use bigquery_write_emulator::{Config, Handle};
-use bigquery_write_proto::rows::{MissingValues, RowOptions, SubMicroseconds, table_schema_for};
+use bigquery_write_proto::rows::{
+    Format, MissingValues, RowOptions, SubMicroseconds, Wire, table_schema_for,
+};
 use tokio::io::DuplexStream;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -278,6 +281,10 @@ fn encoder() -> RowEncoder {
         missing_values: MissingValues::Null,
     };
     RowEncoder::new(&columns(), &table_schema_for(&columns()).unwrap(), options).unwrap()
+}
+
+fn wire(format: Format) -> Wire {
+    Wire::new(format, &encoder(), &table_schema_for(&columns()).unwrap()).unwrap()
 }
 
 /// Rows with these ids.

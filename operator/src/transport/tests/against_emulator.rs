@@ -8,7 +8,9 @@ use bigquery_write_emulator::catalog::{DatasetRef, TableRef};
 use bigquery_write_emulator::faults::{FaultPlan, Rpc};
 use bigquery_write_emulator::schema::Schema;
 use bigquery_write_emulator::{Config, Emulator, Handle, TlsFiles};
-use bigquery_write_proto::rows::{MissingValues, RowEncoder, RowOptions, SubMicroseconds, table_schema_for};
+use bigquery_write_proto::rows::{
+    Format, MissingValues, RowEncoder, RowOptions, SubMicroseconds, Wire, table_schema_for,
+};
 
 use super::super::*;
 use crate::credentials::token_source;
@@ -84,6 +86,15 @@ fn connect(options: &SinkOptions) -> Transport {
 
 #[tokio::test]
 async fn an_epoch_goes_through_tls_with_a_token_of_the_key() {
+    an_epoch(Format::Arrow).await;
+}
+
+#[tokio::test]
+async fn an_epoch_of_protobuf_goes_there_too() {
+    an_epoch(Format::Proto).await;
+}
+
+async fn an_epoch(format: Format) {
     let tokens = TokenServer::start(&["one", "two"]).await;
     let refuse_one_flush = r#"{"rules": [{"rpc": "FlushRows", "occurrence": {"nth": 1},
         "action": {"kind": "refuse", "code": "UNAUTHENTICATED", "message": "expired"}}]}"#;
@@ -101,6 +112,7 @@ async fn an_epoch_goes_through_tls_with_a_token_of_the_key() {
         missing_values: MissingValues::Null,
     };
     let encoder = RowEncoder::new(&columns(), &schema, row_options).unwrap();
+    let wire = Wire::new(format, &encoder, &schema).unwrap();
     let batch = RecordBatch::try_new(
         columns(),
         vec![
@@ -110,12 +122,12 @@ async fn an_epoch_goes_through_tls_with_a_token_of_the_key() {
     )
     .unwrap();
     let created = transport.create_stream(&options.table).await.unwrap();
-    let mut append = transport.open_append(&created.name, encoder.writer_schema().clone(), TRACE_ID, 2);
+    let mut append = transport.open_append(&created.name, wire.writer_schema(), TRACE_ID, 2);
     for (offset, length) in [(0, 1), (1, 2)] {
         let rows = encoder.convert(&batch.slice(offset, length)).unwrap().batch;
         let request = AppendRequest {
             offset: i64::try_from(offset).unwrap(),
-            rows: encoder.encode(&rows).unwrap(),
+            rows: wire.encode(&[wire.measure(rows).unwrap()]).unwrap(),
         };
         append.send(request).await.unwrap();
     }

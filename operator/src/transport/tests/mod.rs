@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
+use bigquery_write_proto::rows::EncodedRows;
 use bigquery_write_proto::wire::append_rows_request::{ArrowData, Rows};
 use bigquery_write_proto::wire::append_rows_response::{self, AppendResult};
 use bigquery_write_proto::wire::{
@@ -72,7 +73,7 @@ async fn every_call_carries_the_routing_header_its_method_asks_for() {
     );
     assert_eq!(transport.table_schema(&table()).await.unwrap(), schema());
     assert_eq!(transport.flush_rows(&stream(), 41).await.unwrap(), 41);
-    let mut append = transport.open_append(&stream(), Bytes::from_static(b"schema"), TRACE_ID, 1);
+    let mut append = transport.open_append(&stream(), arrow_schema(), TRACE_ID, 1);
     append.send(request(0, b"rows")).await.unwrap();
     assert!(matches!(append.next_event().await, AppendEvent::Ended(Ok(()))));
 
@@ -154,7 +155,7 @@ async fn the_first_request_opens_the_stream_and_the_others_carry_rows_only() {
         ..Script::default()
     });
     let Pipes { transport, .. } = pipes(&script, None, None);
-    let mut append = transport.open_append(&stream(), Bytes::from_static(b"schema"), TRACE_ID, 4);
+    let mut append = transport.open_append(&stream(), arrow_schema(), TRACE_ID, 4);
     for offset in 0..4 {
         append.send(request(offset, b"rows")).await.unwrap();
     }
@@ -227,7 +228,7 @@ async fn an_answer_that_says_nothing_ends_the_call() {
         ..Script::default()
     });
     let Pipes { transport, .. } = pipes(&script, None, None);
-    let mut append = transport.open_append(&stream(), Bytes::new(), TRACE_ID, 1);
+    let mut append = transport.open_append(&stream(), arrow_schema(), TRACE_ID, 1);
     append.send(request(0, b"rows")).await.unwrap();
     assert_eq!(
         ended(&mut append).await,
@@ -243,7 +244,7 @@ async fn a_call_the_server_ends_tells_why_and_takes_no_more_rows() {
         ..Script::default()
     });
     let Pipes { transport, .. } = pipes(&script, None, None);
-    let mut append = transport.open_append(&stream(), Bytes::new(), TRACE_ID, 2);
+    let mut append = transport.open_append(&stream(), arrow_schema(), TRACE_ID, 2);
     append.send(request(0, b"rows")).await.unwrap();
     append.send(request(1, b"rows")).await.unwrap();
     assert_eq!(answer(&mut append).await.result, Ok(Some(0)));
@@ -260,7 +261,7 @@ async fn waiting_for_an_event_may_be_given_up_without_losing_one() {
         ..Script::default()
     });
     let Pipes { transport, .. } = pipes(&script, None, None);
-    let mut append = transport.open_append(&stream(), Bytes::new(), TRACE_ID, 1);
+    let mut append = transport.open_append(&stream(), arrow_schema(), TRACE_ID, 1);
     for _ in 0..20 {
         assert!(futures::FutureExt::now_or_never(append.next_event()).is_none());
         tokio::task::yield_now().await;
@@ -276,7 +277,7 @@ async fn dropping_an_append_call_closes_it_at_the_server() {
         ..Script::default()
     });
     let Pipes { transport, .. } = pipes(&script, None, None);
-    let mut append = transport.open_append(&stream(), Bytes::new(), TRACE_ID, 1);
+    let mut append = transport.open_append(&stream(), arrow_schema(), TRACE_ID, 1);
     append.send(request(0, b"rows")).await.unwrap();
     assert_eq!(answer(&mut append).await.result, Ok(Some(0)));
     assert_eq!(Arc::strong_count(&script.open), 2);
@@ -317,7 +318,7 @@ async fn the_fifty_first_append_call_gets_a_connection_of_its_own() {
 }
 
 async fn append_one(transport: &Transport) -> AppendConnection {
-    let mut append = transport.open_append(&stream(), Bytes::new(), TRACE_ID, 1);
+    let mut append = transport.open_append(&stream(), arrow_schema(), TRACE_ID, 1);
     append.send(request(0, b"rows")).await.unwrap();
     assert_eq!(answer(&mut append).await.result, Ok(Some(0)));
     append
@@ -387,7 +388,7 @@ async fn an_endpoint_where_nobody_listens_is_named() {
         transport.table_schema(&table()).await.unwrap_err().to_string(),
         expected
     );
-    let mut append = transport.open_append(&stream(), Bytes::new(), TRACE_ID, 1);
+    let mut append = transport.open_append(&stream(), arrow_schema(), TRACE_ID, 1);
     append.send(request(0, b"rows")).await.unwrap();
     assert_eq!(ended(&mut append).await, expected);
 }
@@ -457,11 +458,11 @@ async fn over_tls_a_key_becomes_a_token_and_a_refused_token_is_replaced_once() {
         .lock()
         .unwrap()
         .push_back(Reply::Answer(answered(0)));
-    let mut append = transport.open_append(&stream(), Bytes::new(), TRACE_ID, 1);
+    let mut append = transport.open_append(&stream(), arrow_schema(), TRACE_ID, 1);
     append.send(request(0, b"rows")).await.unwrap();
     assert_eq!(ended(&mut append).await, "again (Unauthenticated)");
     let error = {
-        let mut append = transport.open_append(&stream(), Bytes::new(), TRACE_ID, 1);
+        let mut append = transport.open_append(&stream(), arrow_schema(), TRACE_ID, 1);
         append.send(request(0, b"rows")).await.unwrap();
         ended(&mut append).await
     };
@@ -573,8 +574,12 @@ fn transport(endpoint: &Endpoint, certificates: &Certificates, key: &str) -> Tra
 fn request(offset: i64, rows: &'static [u8]) -> AppendRequest {
     AppendRequest {
         offset,
-        rows: Bytes::from_static(rows),
+        rows: EncodedRows::Arrow(Bytes::from_static(rows)),
     }
+}
+
+fn arrow_schema() -> WriterSchema {
+    WriterSchema::Arrow(Bytes::from_static(b"schema"))
 }
 
 fn answered(offset: i64) -> AppendRowsResponse {
