@@ -8,6 +8,7 @@ mod examples;
 mod inspect;
 mod kill;
 mod lost_answers;
+mod remedies;
 mod support;
 mod takeover;
 mod types;

@@ -120,7 +120,7 @@ impl TableType {
     }
 
     /// A nullable column of the type; of an array or a STRUCT one with fields yet to be given.
-    pub(in super::super) fn column(self, name: &str) -> TableFieldSchema {
+    pub fn column(self, name: &str) -> TableFieldSchema {
         let element = |r#type: Type| {
             Some(FieldElementType {
                 r#type: r#type.into(),
