@@ -44,7 +44,9 @@ fn queried(declared: &str, expression: &str) -> Result<Arc<Schema>, String> {
          INSERT INTO snk SELECT {expression} AS x FROM src;"
     );
     let pipeline = Pipeline::parse(&sql, Path::new("remedy.sql"));
-    pipeline.map(|pipeline| pipeline.sink.columns).map_err(|errors| errors.to_string())
+    pipeline
+        .map(|pipeline| pipeline.sink.columns)
+        .map_err(|errors| errors.to_string())
 }
 
 /// Why such a column does not go into the table's.
@@ -55,9 +57,7 @@ fn problem(input: &Arc<Schema>, table: TableType) -> Option<String> {
         column = TableType::String.column("x");
         column.mode = Mode::Repeated.into();
     }
-    let table = TableSchema {
-        fields: vec![column],
-    };
+    let table = TableSchema { fields: vec![column] };
     let problems = RowEncoder::new(input, &table, OPTIONS).err()?;
     Some(problems[0].to_string())
 }
