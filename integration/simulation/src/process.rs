@@ -193,6 +193,7 @@ fn environment(site: &Arc<Site>, options: &SinkOptions, mutation: Mutation) -> E
         transport,
         tokens: None,
         counters: Arc::default(),
+        asks_rest: false,
         probe: Probe::new(move |subtask, moment| probed.hit(Point::Command(moment), Some(subtask.0))),
         mutation,
     }

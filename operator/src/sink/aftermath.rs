@@ -123,6 +123,9 @@ async fn fate(options: &SinkOptions, environment: &Environment) -> Fate {
         if schema.is_err_and(|error| error.code == GrpcCode::NotFound) {
             return Fate::Missing;
         }
+        if !environment.asks_rest && !tables::administers(options) {
+            return Fate::Unknown;
+        }
         match tables::creation_time(options, environment.tokens.clone()).await {
             Ok(Some(at)) => Fate::CreatedAt(at),
             Ok(None) => Fate::Missing,

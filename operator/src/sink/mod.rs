@@ -45,6 +45,9 @@ pub struct Environment {
     pub tokens: Option<Arc<dyn TokenSource>>,
     /// Counts over all subtasks.
     pub counters: Arc<Counters>,
+    /// Whether the REST API may be asked what became of the table when a failure makes one wonder, though no option needs that API; not
+    /// where the network is a simulated one, which it is not part of.
+    pub asks_rest: bool,
     /// Asked at every command of the core; for crash tests.
     pub probe: Probe,
     /// A mistake made on purpose, in builds for that.
@@ -65,6 +68,7 @@ impl Environment {
             transport,
             tokens,
             counters: Arc::default(),
+            asks_rest: true,
             probe: Probe::default(),
             mutation: Mutation::default(),
         })

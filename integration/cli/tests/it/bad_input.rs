@@ -14,8 +14,8 @@ use crate::support::{endpoints, finish, printed, signal, tool};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Columns that fit the table.
-const COLUMNS: &str = "id BIGINT NOT NULL, name TEXT, amount DECIMAL(38, 2)";
-const THREE_ROWS: &str = r#"{"id": 1, "name": "a", "amount": "1.5"}
+pub(crate) const COLUMNS: &str = "id BIGINT NOT NULL, name TEXT, amount DECIMAL(38, 2)";
+pub(crate) const THREE_ROWS: &str = r#"{"id": 1, "name": "a", "amount": "1.5"}
 {"id": 2, "name": "b", "amount": "-99999999999999999999999999999.25"}
 {"id": 3, "name": null, "amount": null}
 "#;
@@ -29,14 +29,14 @@ const GOES_ON: &str = "Nothing is lost: what is visible stays, and once this is 
 
 /// A folder with `job.sql` and `feed.ndjson`, and table p.d.t (id INT64 REQUIRED, name STRING, amount NUMERIC), which holds one row
 /// of before.
-struct Job {
-    emulator: Emulator,
+pub(crate) struct Job {
+    pub(crate) emulator: Emulator,
     folder: TempDir,
     endpoints: String,
 }
 
 impl Job {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let emulator = Emulator::start(Config::default()).await.unwrap();
         let handle = emulator.handle();
         handle.create_dataset(&DatasetRef::new("p", "d"), "US").unwrap();
@@ -71,15 +71,15 @@ impl Job {
         handle.create_table(&table, Schema { columns }).unwrap();
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), text).unwrap();
     }
 
-    fn sql(&self, feed: &str, sink: &str, select: &str, table: &str) -> String {
+    pub(crate) fn sql(&self, feed: &str, sink: &str, select: &str, table: &str) -> String {
         format!(
             "CREATE TABLE feed ({feed}) WITH (connector = 'single_file', path = 'feed.ndjson', format = 'json');\n\
              CREATE TABLE sink ({sink}) WITH (connector = 'bigquery', project = 'p', dataset = 'd', 'table' = '{table}',\n\
@@ -97,7 +97,7 @@ impl Job {
         self.write_sql(COLUMNS, COLUMNS, "id, name, amount");
     }
 
-    async fn run_file(&self, file: &str, arguments: &[&str]) -> Output {
+    pub(crate) async fn run_file(&self, file: &str, arguments: &[&str]) -> Output {
         let mut command = tool();
         command
             .arg("run")
@@ -146,7 +146,7 @@ impl Job {
 }
 
 /// Exit code and stderr, with what differs from run to run named.
-fn said(job: &Job, output: &Output) -> (Option<i32>, String) {
+pub(crate) fn said(job: &Job, output: &Output) -> (Option<i32>, String) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!stderr.contains("panicked"), "{stderr}");
     let folder = job.folder.path().to_str().unwrap();

@@ -240,6 +240,13 @@ async fn a_check_tells_all_mistakes_at_once_with_line_and_column() {
             "FILE:3:25: there is no column idd; did you mean 'id'?; known are: id\n",
         ),
         (
+            (
+                "'table' = 't'",
+                "'table' = 't', 'table.create' = 'if_missing', 'table.cluster_by' = 'id, zone'",
+            ),
+            "FILE:2:137: option 'table.cluster_by': the pipeline writes no column 'zone' at the top level; it writes id\n",
+        ),
+        (
             ("project =", "projekt ="),
             "FILE:2:14: option 'project' is required\n\
              FILE:2:61: there is no option 'projekt'; did you mean 'project'?\n",
@@ -270,7 +277,7 @@ async fn with_checkpoints() -> (World, Vec<CheckpointInfo>) {
         "--parallelism",
         "2",
         "--source-rate",
-        "100",
+        "20",
         "--checkpoint-interval",
         "100ms",
     ];

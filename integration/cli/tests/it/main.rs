@@ -10,5 +10,6 @@ mod kill;
 mod lost_answers;
 mod remedies;
 mod support;
+mod tables;
 mod takeover;
 mod types;

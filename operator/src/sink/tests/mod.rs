@@ -82,6 +82,7 @@ impl World {
             transport: pipes(&handle, &options),
             tokens: None,
             counters: Arc::default(),
+            asks_rest: true,
             probe: Probe::default(),
             mutation: Mutation::default(),
         };
