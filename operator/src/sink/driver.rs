@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use bigquery_sink_state::{
     BatchId, Command, CommitList, Core, Destination, Epoch, FlushId, Generation, Input, Lane, Micros, Mutant,
-    Mutation, NextOffset, Notice, RequestNumber, RowCount, StreamName, SubtaskIndex, SubtaskState,
+    Mutation, NextOffset, RequestNumber, RowCount, StreamName, SubtaskIndex, SubtaskState,
 };
 use bigquery_write_proto::names::{self, TableName};
 use bigquery_write_proto::rows::{EncodedRows, MissingValues, Wire};
@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::aftermath::Aftermath;
 use super::coalesce::Coalescer;
-use super::{Counters, Environment, translate};
+use super::{Counters, Environment, notice, translate};
 use crate::error::SinkError;
 use crate::options::SinkOptions;
 use crate::probe::{CommandKind, Moment, Probe};
@@ -458,7 +458,7 @@ impl Driver {
             Command::RefreshCredentials => {
                 tracing::info!("BigQuery did not take the token; getting another");
             }
-            Command::Notice(notice) => self.notice(&notice),
+            Command::Notice(notice) => notice::tell(&notice, &self.counters),
             // Seen to before.
             Command::Fail(_) => {}
         }
@@ -539,58 +539,6 @@ impl Driver {
             });
         }
         Ok(())
-    }
-
-    fn notice(&self, notice: &Notice) {
-        let counters = &self.counters;
-        match notice {
-            Notice::Reconnect { fault } => {
-                Counters::add(&counters.reconnects, 1);
-                tracing::debug!(%fault, "an append connection ended");
-            }
-            Notice::Retry { fault, pause } => {
-                Counters::add(&counters.retries, 1);
-                tracing::debug!(%fault, ?pause, "sending a request again");
-            }
-            Notice::OwnResendStored => {
-                Counters::add(&counters.own_resends_stored, 1);
-                tracing::debug!("a resend met its own rows");
-            }
-            Notice::EchoDiscarded => {
-                Counters::add(&counters.echoes_discarded, 1);
-                tracing::debug!("discarded an answer behind a failed request");
-            }
-            Notice::StaleAnswerDropped => {
-                Counters::add(&counters.stale_answers_dropped, 1);
-                tracing::debug!("dropped an answer of an older connection");
-            }
-            Notice::StreamLeft {
-                stream,
-                flushable,
-                reason,
-            } => {
-                Counters::add(&counters.streams_left, 1);
-                tracing::warn!(%stream, %flushable, reason, "left a write stream");
-            }
-            Notice::RowsRejected { stream, rows } => {
-                tracing::warn!(%stream, %rows, "BigQuery refused rows");
-            }
-            Notice::AlreadyFlushed => Counters::add(&counters.already_flushed, 1),
-            Notice::UnprovableAccepted {
-                stream,
-                epoch,
-                rows,
-                lost,
-            } => {
-                let counter = if *lost {
-                    &counters.rows_lost
-                } else {
-                    &counters.rows_assumed_visible
-                };
-                Counters::add(counter, rows.0);
-                tracing::error!(%stream, ?epoch, %rows, lost, "accepted a commit that cannot be shown to be visible");
-            }
-        }
     }
 }
 

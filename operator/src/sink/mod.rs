@@ -5,6 +5,7 @@ mod coalesce;
 mod driver;
 #[cfg(feature = "mutants")]
 mod mutants;
+mod notice;
 mod start;
 #[cfg(test)]
 mod tests;

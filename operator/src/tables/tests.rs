@@ -257,6 +257,7 @@ async fn a_missing_dataset_is_named() {
 
 #[tokio::test]
 async fn a_missing_permission_is_named() {
+    // reports.md 49.
     let denied = google_error(403, "Access Denied: sink@shop");
     assert_user_error(
         create("orders", std::slice::from_ref(&denied)).await.0,

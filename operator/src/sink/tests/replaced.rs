@@ -109,6 +109,19 @@ async fn a_replaced_table_is_told_from_a_stream_that_expired() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn where_the_rest_api_is_not_to_be_asked_nothing_is_said_of_a_table_that_is_there() {
+    let mut world = World::with_rest(&[]).await;
+    world.environment.asks_rest = false;
+    let mut sink = published(&world).await;
+    sink.process_batch(rows(3..6)).await.unwrap();
+    sleep(Duration::from_millis(400)).await;
+    replace_table(&world);
+    sink.process_batch(rows(6..9)).await.unwrap();
+    let error = sink.handle_checkpoint(barrier(2)).await.unwrap_err();
+    assert!(error.to_string().ends_with(STAYS), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_table_replaced_before_the_commit_leaves_the_decision_to_a_person_who_is_told_what_happened() {
     // Invariant 11.
     let world = World::with_rest(&[("commit.timeout", "60s")]).await;

@@ -205,7 +205,7 @@ fn shape(world: &World) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn columns_added_at_the_start_are_written_once_bigquery_has_noticed_them() {
-    // reports.md 51, 53, 57: the server takes minutes; each try has a new connection.
+    // reports.md 51, 53, 55, 57: the server takes minutes; each try has a new connection, and no value is left out meanwhile.
     let world = narrow_world(&[ADDS]).await;
     world
         .handle
