@@ -9,8 +9,8 @@ use crate::oracle::{Checkpoints, Expected};
 use crate::point::{Called, Hit, Point, StepKind};
 use crate::scenario::{ConnectionFault, ConnectionFaultKind, End, Scenario, StoreFault, StoreFaultKind};
 
-/// The sink's first call is given up after so long.
-const START_MS: u64 = 30_000;
+/// A start is given up after so long.
+const START_MS: u64 = 15_000;
 
 /// Pings find a silent connection out within so long.
 const PINGED_MS: u64 = 80_000;
