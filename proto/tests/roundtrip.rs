@@ -132,6 +132,15 @@ fn leaves() -> Vec<Leaf> {
             1_000_000_000,
         ),
         whole(DataType::Decimal256(76, 38), Type::Bignumeric),
+        leaf(DataType::Int32, Type::Double, -1 << 31, (1 << 31) - 1, 1),
+        leaf(
+            DataType::Duration(Second),
+            Type::Interval,
+            -9_223_372_036_000_000_000,
+            9_223_372_036_000_000_000,
+            1_000_000_000,
+        ),
+        leaf(DataType::Duration(Nanosecond), Type::Interval, i64::MIN, i64::MAX, 1_000),
     ];
     for input in [
         DataType::Utf8,
@@ -140,6 +149,7 @@ fn leaves() -> Vec<Leaf> {
         dictionary(DataType::Utf8),
     ] {
         leaves.push(whole(input.clone(), Type::String));
+        leaves.push(whole(input.clone(), Type::Geography));
         leaves.push(whole(input, Type::Json));
     }
     for input in [DataType::Binary, DataType::LargeBinary, DataType::BinaryView] {
@@ -184,12 +194,15 @@ fn leaf_values(leaf: Leaf) -> BoxedStrategy<Value> {
     let number =
         prop_oneof![4 => low..=high, 1 => Just(low), 1 => Just(high)].prop_map(move |n| n / step * step);
     match r#type {
-        Type::String => ".{0,20}".prop_map(Value::Text).boxed(),
+        Type::String | Type::Geography => ".{0,20}".prop_map(Value::Text).boxed(),
         Type::Json => number
             .prop_map(|n| Value::Text(format!("{{\"a\": [{n}, \"é\"]}}")))
             .boxed(),
         Type::Bytes => vec(any::<u8>(), 0..20).prop_map(Value::Bytes).boxed(),
         Type::Bool => any::<bool>().prop_map(Value::Bool).boxed(),
+        Type::Double if leaf.input.is_integer() => {
+            number.prop_map(|n| Value::Float((n as f64).to_bits())).boxed()
+        }
         Type::Double if leaf.input == DataType::Float32 => number
             .prop_map(|n| Value::Float((n as f64 / 8.0).to_bits()))
             .boxed(),
@@ -307,7 +320,7 @@ fn build_leaf(r#type: Type, values: &[Value]) -> ArrayRef {
                 None
             }
         }))),
-        Type::String | Type::Json => Arc::new(StringArray::from_iter(values.iter().map(|value| {
+        Type::String | Type::Json | Type::Geography => Arc::new(StringArray::from_iter(values.iter().map(|value| {
             if let Value::Text(text) = value {
                 Some(text)
             } else {
@@ -322,6 +335,7 @@ fn build_leaf(r#type: Type, values: &[Value]) -> ArrayRef {
             }
         }))),
         Type::Date => Arc::new(Date32Array::from_iter(ints().map(|n| n.map(|n| n as i32)))),
+        Type::Interval => Arc::new(DurationNanosecondArray::from_iter(ints())),
         Type::Time => Arc::new(Time64MicrosecondArray::from_iter(ints())),
         Type::Timestamp => Arc::new(TimestampMicrosecondArray::from_iter(ints()).with_timezone("UTC")),
         Type::Datetime => Arc::new(TimestampMicrosecondArray::from_iter(ints())),
@@ -365,6 +379,12 @@ fn read_one(array: &dyn Array, i: usize) -> Value {
         DataType::Timestamp(TimeUnit::Microsecond, _) => {
             Value::Int(array.as_primitive::<TimestampMicrosecondType>().value(i))
         }
+        DataType::Interval(_) => Value::Int(
+            array
+                .as_primitive::<IntervalMonthDayNanoType>()
+                .value(i)
+                .nanoseconds,
+        ),
         DataType::Decimal128(38, 9) => {
             Value::Decimal(i256::from_i128(array.as_primitive::<Decimal128Type>().value(i)))
         }
