@@ -1,10 +1,12 @@
-//! `types`: the mapping table as it is printed.
+//! `types`: the mapping table as it is printed; and a run that writes what its rarer rows say.
 
+use bigquery_write_emulator::catalog::TableRef;
+use bigquery_write_emulator::schema::{Column, Kind, Mode, RangeElement, Schema};
 use serde_json::{Value, json};
 
-use crate::support::tool;
+use crate::support::{World, endpoints, printed, tool};
 
-fn printed(arguments: &[&str]) -> String {
+fn types(arguments: &[&str]) -> String {
     let output = tool().arg("types").args(arguments).output().unwrap();
     assert_eq!(
         (output.status.code(), output.stderr.as_slice()),
@@ -15,7 +17,7 @@ fn printed(arguments: &[&str]) -> String {
 
 #[test]
 fn types_prints_what_is_written_and_what_is_refused() {
-    let printed = printed(&[]);
+    let printed = types(&[]);
     // Cells are wrapped to what the terminal has; words stay.
     let words = |text: &str| {
         text.replace(['│', '┆'], " ")
@@ -38,7 +40,7 @@ fn types_prints_what_is_written_and_what_is_refused() {
 
 #[test]
 fn types_as_json_is_one_object_a_cell() {
-    let cells: Vec<Value> = printed(&["--json"])
+    let cells: Vec<Value> = types(&["--json"])
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
@@ -71,5 +73,115 @@ fn types_as_json_is_one_object_a_cell() {
             "column": "DATE", "pipeline": "Int64", "sql": "BIGINT", "created": false,
             "remedy": "say the unit, for example CAST(to_timestamp_millis(x) AS DATE)",
         })
+    );
+}
+
+/// One pipeline from a row of texts and numbers to a sink whose columns are the query's.
+fn sql(world: &World, table: &str, format: &str, query: &str) -> String {
+    let endpoints = endpoints(&world.emulator);
+    format!(
+        "CREATE TABLE source (id BIGINT NOT NULL, geo TEXT, at TIMESTAMP(9), until TIMESTAMP(9), took TEXT, doc JSON,
+             big DECIMAL(38, 0), clock TIME, day DATE)
+             WITH (connector = 'single_file', type = 'source', path = 'rows.ndjson', format = 'json');
+         CREATE TABLE sink WITH (connector = 'bigquery', type = 'sink', project = 'p', dataset = 'd', 'table' = '{table}',
+             'table.create' = 'if_missing', 'write.format' = '{format}', {endpoints});
+         INSERT INTO sink SELECT {query} FROM source;"
+    )
+}
+
+async fn run(world: &World, table: &str, format: &str, query: &str) {
+    std::fs::write(world.pipeline(), sql(world, table, format, query)).unwrap();
+    let mut command = world.run(&["--new-state"]);
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""));
+}
+
+/// What `query --json` prints.
+async fn queried(world: &World, sql: &str) -> Vec<Value> {
+    let mut command = tool();
+    let http = world.emulator.http_addr().to_string();
+    command.args(["query", "--http", &http, "--project", "p", "--json", sql]);
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+const ROWS: [&str; 2] = [
+    r#"{"id": 1, "geo": "POINT(1 2)", "at": "2024-02-29T23:59:59.123456789Z", "until": null, "took": "14 months -3 days 1 hour 2 minutes 3.5 seconds", "doc": {"a": [1]}, "big": "99999999999999999999999999999999999999", "clock": "23:59:59.999999", "day": "2024-02-29"}"#,
+    r#"{"id": 2}"#,
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_writes_the_types_that_no_sql_column_declares_in_both_formats() {
+    let world = World::new(0, "{}").await;
+    std::fs::write(world.folder.path().join("rows.ndjson"), ROWS.join("\n")).unwrap();
+    let numeric = Kind::BigNumeric {
+        precision: None,
+        scale: None,
+    };
+    for format in ["arrow", "proto"] {
+        let columns = [
+            ("id", Kind::Int64, Mode::Required),
+            ("geo", Kind::Geography, Mode::Nullable),
+            ("span", Kind::Range(RangeElement::Timestamp), Mode::Nullable),
+            ("pico", Kind::TimestampPicoseconds, Mode::Nullable),
+            ("civil", Kind::Datetime, Mode::Nullable),
+            ("took", Kind::Interval, Mode::Nullable),
+            ("doc", Kind::Json, Mode::Nullable),
+            ("big", numeric.clone(), Mode::Nullable),
+            ("clock", Kind::Time, Mode::Nullable),
+            ("days", Kind::Date, Mode::Repeated),
+        ];
+        let columns = columns.map(|(name, kind, mode)| Column::new(name, kind, mode)).to_vec();
+        let table = TableRef::new("p", "d", format);
+        world.emulator.handle().create_table(&table, Schema { columns }).unwrap();
+        let query = "id, geo, CASE WHEN at IS NULL THEN NULL ELSE named_struct('start', at, 'end', until) END AS span, at AS pico,
+             at AS civil, CAST(took AS INTERVAL) AS took, doc, big, clock, CASE WHEN day IS NULL THEN NULL ELSE make_array(day, day) END AS days";
+        run(&world, format, format, query).await;
+        let rows = printed(&world.emulator.handle().rows(&table).unwrap());
+        let expected = [
+            "1|POINT(1 2)|{start: 2024-02-29T23:59:59.123456Z, end: NULL}|1709251199.123456789000|2024-02-29T23:59:59.123456|\
+             {months: 14, days: -3, microseconds: 3723500000}|{\"a\": [1]}|\
+             99999999999999999999999999999999999999.00000000000000000000000000000000000000|23:59:59.999999|\
+             [2024-02-29, 2024-02-29]",
+            "2|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|[]",
+        ];
+        assert_eq!(rows, expected, "{format}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_makes_a_table_for_intervals_arrays_and_structs() {
+    let world = World::new(0, "{}").await;
+    std::fs::write(world.folder.path().join("rows.ndjson"), ROWS.join("\n")).unwrap();
+    let query = "id, at, big, clock, doc, CAST(took AS INTERVAL) AS took, make_array(day) AS \"days-of\",
+         named_struct('a', id, 'b', named_struct('a', geo)) AS nested";
+    let query = format!("{query} FROM source WHERE day IS NOT NULL; --");
+    run(&world, "t", "arrow", &query).await;
+    let columns = "SELECT column_name, data_type FROM `p.d.INFORMATION_SCHEMA.COLUMNS` WHERE table_name = 't' ORDER BY ordinal_position";
+    let columns: Vec<(Value, Value)> = queried(&world, columns)
+        .await
+        .into_iter()
+        .map(|row| (row["column_name"].clone(), row["data_type"].clone()))
+        .collect();
+    let expected = [
+        ("id", "INT64"),
+        ("at", "TIMESTAMP"),
+        ("big", "BIGNUMERIC"),
+        ("clock", "TIME"),
+        ("doc", "JSON"),
+        ("took", "INTERVAL"),
+        ("days-of", "ARRAY<DATE>"),
+        ("nested", "STRUCT<a INT64, b STRUCT<a STRING>>"),
+    ];
+    assert_eq!(columns, expected.map(|(name, kind)| (json!(name), json!(kind))));
+    assert_eq!(
+        queried(&world, "SELECT * FROM `p.d.t`").await,
+        [json!({
+            "id": 1, "at": "2024-02-29T23:59:59.123456Z", "big": "99999999999999999999999999999999999999",
+            "clock": "23:59:59.999999", "doc": { "a": [1] }, "took": "1-2 -3 1:2:3.500", "days-of": ["2024-02-29"],
+            "nested": { "a": 1, "b": { "a": "POINT(1 2)" } },
+        })]
     );
 }
