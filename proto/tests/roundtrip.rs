@@ -140,7 +140,13 @@ fn leaves() -> Vec<Leaf> {
             9_223_372_036_000_000_000,
             1_000_000_000,
         ),
-        leaf(DataType::Duration(Nanosecond), Type::Interval, i64::MIN, i64::MAX, 1_000),
+        leaf(
+            DataType::Duration(Nanosecond),
+            Type::Interval,
+            i64::MIN,
+            i64::MAX,
+            1_000,
+        ),
     ];
     for input in [
         DataType::Utf8,
@@ -320,13 +326,15 @@ fn build_leaf(r#type: Type, values: &[Value]) -> ArrayRef {
                 None
             }
         }))),
-        Type::String | Type::Json | Type::Geography => Arc::new(StringArray::from_iter(values.iter().map(|value| {
-            if let Value::Text(text) = value {
-                Some(text)
-            } else {
-                None
-            }
-        }))),
+        Type::String | Type::Json | Type::Geography => {
+            Arc::new(StringArray::from_iter(values.iter().map(|value| {
+                if let Value::Text(text) = value {
+                    Some(text)
+                } else {
+                    None
+                }
+            })))
+        }
         Type::Bytes => Arc::new(BinaryArray::from_iter(values.iter().map(|value| {
             if let Value::Bytes(bytes) = value {
                 Some(bytes)

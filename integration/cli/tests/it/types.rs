@@ -92,7 +92,9 @@ fn sql(world: &World, table: &str, format: &str, query: &str) -> String {
 async fn run(world: &World, table: &str, format: &str, query: &str) {
     std::fs::write(world.pipeline(), sql(world, table, format, query)).unwrap();
     let mut command = world.run(&["--new-state"]);
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap())
+        .await
+        .unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), stderr.as_str()), (Some(0), ""));
 }
@@ -102,9 +104,13 @@ async fn queried(world: &World, sql: &str) -> Vec<Value> {
     let mut command = tool();
     let http = world.emulator.http_addr().to_string();
     command.args(["query", "--http", &http, "--project", "p", "--json", sql]);
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap())
+        .await
+        .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 const ROWS: [&str; 2] = [
@@ -133,9 +139,15 @@ async fn a_run_writes_the_types_that_no_sql_column_declares_in_both_formats() {
             ("clock", Kind::Time, Mode::Nullable),
             ("days", Kind::Date, Mode::Repeated),
         ];
-        let columns = columns.map(|(name, kind, mode)| Column::new(name, kind, mode)).to_vec();
+        let columns = columns
+            .map(|(name, kind, mode)| Column::new(name, kind, mode))
+            .to_vec();
         let table = TableRef::new("p", "d", format);
-        world.emulator.handle().create_table(&table, Schema { columns }).unwrap();
+        world
+            .emulator
+            .handle()
+            .create_table(&table, Schema { columns })
+            .unwrap();
         let query = "id, geo, CASE WHEN at IS NULL THEN NULL ELSE named_struct('start', at, 'end', until) END AS span, at AS pico,
              at AS civil, CAST(took AS INTERVAL) AS took, doc, big, clock, CASE WHEN day IS NULL THEN NULL ELSE make_array(day, day) END AS days";
         run(&world, format, format, query).await;
