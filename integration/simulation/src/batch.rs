@@ -141,35 +141,6 @@ impl Tally {
         self.broken_runs += other.broken_runs;
     }
 
-    /// What was come by, for people.
-    #[must_use]
-    pub fn table(&self, took: Duration) -> String {
-        use std::fmt::Write as _;
-        let all = Point::all();
-        let came_by = all.iter().filter(|point| self.points.contains(point)).count();
-        let mut out = format!(
-            "{:<44} {:>10}\n{:<44} {:>10}\n{:<44} {:>10}\n{:<44} {:>10}\n{:<44} {:>10.1}\n{:<44} {:>10.1}\n",
-            "runs",
-            self.runs,
-            "of these broken",
-            self.broken_runs,
-            "ended loudly, as their faults allow",
-            self.failed_loudly,
-            "points come by, of those there are",
-            format!("{came_by}/{}", all.len()),
-            "simulated hours",
-            self.simulated.as_secs_f64() / 3600.0,
-            "seconds",
-            took.as_secs_f64(),
-        );
-        for predicate in Predicate::ALL {
-            let runs = self.predicates.get(&predicate).copied().unwrap_or_default();
-            writeln!(out, "{:<44} {runs:>10}", predicate.to_string())
-                .expect("a text takes what is written to it");
-        }
-        out
-    }
-
     /// How to see the first broken run again: a line, the scenario, the trace. `None` if all is well.
     #[must_use]
     pub fn complaint(&self) -> Option<String> {

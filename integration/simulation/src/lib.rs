@@ -11,10 +11,13 @@ pub mod enumerate;
 pub mod errant;
 mod expect;
 mod faults;
+#[cfg(feature = "mutants")]
+pub mod mutants;
 mod oracle;
 mod point;
 mod predicate;
 mod process;
+mod results;
 mod run;
 mod scenario;
 pub mod seed;
@@ -28,6 +31,7 @@ pub use expect::Outcome;
 pub use faults::{Fault, Faults, Kind};
 pub use point::{Called, EngineStep, Hit, Host, Object, Point, StepKind, StoreOp, When};
 pub use predicate::Predicate;
+pub use results::{ENOUGH, Results, Tried, Verdict};
 pub use run::{Report, run};
 pub use scenario::{
     ConnectionFault, ConnectionFaultKind, End, Incarnation, Scenario, StoreFault, StoreFaultKind, Way,

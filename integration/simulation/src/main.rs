@@ -3,16 +3,15 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use bigquery_sink_simulation::{Outcome, Scenario, Tally, run, run_all, seed, shrink};
-use clap::Parser;
+use bigquery_sink_simulation::{
+    ENOUGH, Host, Outcome, Results, Scenario, Tally, Tried, errant, run, run_all, seed, shrink,
+};
+use clap::{Parser, ValueEnum};
 
 /// Runs the sink, its host and the emulator under simulated crashes and faults, and looks whether every row is visible
 /// exactly once.
 #[derive(Debug, Parser)]
-#[command(after_help = "Examples:
-  bigquery-sink-simulation --seeds 10000
-  bigquery-sink-simulation --seed 4711 --trace
-  bigquery-sink-simulation --scenario '{\"incarnations\": [{\"parallelism\": 2, \"end\": {\"kill\": {\"hit\": 40}}}]}'")]
+#[command(after_help = after_help())]
 struct Arguments {
     /// How many seeds to run.
     #[arg(long, default_value_t = 200, conflicts_with_all = ["seed", "scenario"])]
@@ -23,35 +22,73 @@ struct Arguments {
     /// Runs this seed's scenario alone.
     #[arg(long)]
     seed: Option<u64>,
-    /// Seeds are of scenarios under the engine, and not under the embedded host.
-    #[arg(long, conflicts_with = "scenario")]
-    engine: bool,
+    /// Who drives the sink in the scenarios of the seeds.
+    #[arg(long, value_enum, default_value_t = Hosts::Both, conflicts_with = "scenario")]
+    host: Hosts,
     /// Runs this scenario alone: JSON, or `@` and a file's path.
     #[arg(long, conflicts_with = "seed")]
     scenario: Option<String>,
     /// Prints everything that was seen, besides the result.
     #[arg(long)]
     trace: bool,
+    /// Prints the table as JSON.
+    #[arg(long, conflicts_with_all = ["seed", "scenario"])]
+    json: bool,
     /// Makes a broken scenario smaller before it is shown.
     #[arg(long)]
     shrink: bool,
 }
 
+fn after_help() -> String {
+    format!(
+        "The exit code is 1 if a run is broken or a mistake that is made on purpose is not noticed; with {ENOUGH} seeds or more also if a point \
+         was never come by or a predicate never true. A build with `--features mutants` makes each known mistake of a sink as well.\n\n\
+         Examples:\n  \
+         bigquery-sink-simulation --seeds 10000\n  \
+         bigquery-sink-simulation --seed 4711 --host engine --trace\n  \
+         bigquery-sink-simulation --scenario @incident.json\n  \
+         bigquery-sink-simulation --scenario '{{\"incarnations\": [{{\"parallelism\": 2, \"end\": {{\"kill\": {{\"hit\": 40}}}}}}]}}'"
+    )
+}
+
+/// Who drives the sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Hosts {
+    /// The embedded host.
+    Embedded,
+    /// The engine's script.
+    Engine,
+    /// Each seed makes a scenario for one and for the other.
+    Both,
+}
+
 impl Arguments {
-    fn of_seed(&self, seed: u64) -> Scenario {
-        if self.engine {
-            seed::engine(seed)
-        } else {
-            seed::scenario(seed)
+    fn of_seed(&self, seed: u64) -> impl Iterator<Item = Scenario> {
+        let hosts = self.hosts().into_iter();
+        hosts.map(move |host| match host {
+            Host::Embedded => seed::scenario(seed),
+            Host::Engine => seed::engine(seed),
+        })
+    }
+
+    fn hosts(&self) -> Vec<Host> {
+        match self.host {
+            Hosts::Embedded => vec![Host::Embedded],
+            Hosts::Engine => vec![Host::Engine],
+            Hosts::Both => vec![Host::Embedded, Host::Engine],
         }
     }
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let ended = match one(&arguments) {
+    let ended = match chosen(&arguments) {
         Err(error) => Err(error),
-        Ok(Some(scenario)) => single(&scenario, &arguments),
+        Ok(Some(scenarios)) => {
+            // Each is shown, also behind one that is broken.
+            let broken = scenarios.iter().filter(|scenario| !single(scenario, &arguments));
+            Ok(broken.count() == 0)
+        }
         Ok(None) => many(&arguments),
     };
     match ended {
@@ -64,9 +101,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn one(arguments: &Arguments) -> Result<Option<Scenario>, String> {
+/// The scenarios that are asked for, if not those of many seeds.
+fn chosen(arguments: &Arguments) -> Result<Option<Vec<Scenario>>, String> {
     if let Some(seed) = arguments.seed {
-        return Ok(Some(arguments.of_seed(seed)));
+        return Ok(Some(arguments.of_seed(seed).collect()));
     }
     let Some(given) = &arguments.scenario else {
         return Ok(None);
@@ -78,11 +116,11 @@ fn one(arguments: &Arguments) -> Result<Option<Scenario>, String> {
         }
     };
     Scenario::from_json(&text)
-        .map(Some)
+        .map(|scenario| Some(vec![scenario]))
         .map_err(|error| format!("the scenario cannot be read: {error}"))
 }
 
-fn single(scenario: &Scenario, arguments: &Arguments) -> Result<bool, String> {
+fn single(scenario: &Scenario, arguments: &Arguments) -> bool {
     let report = run(scenario);
     let sound = report.violations.is_empty();
     let mut out = String::new();
@@ -102,7 +140,7 @@ fn single(scenario: &Scenario, arguments: &Arguments) -> Result<bool, String> {
         out += &format!("smallest: --scenario '{}'\n", shrink::shrink(scenario).to_json());
     }
     say(std::io::stdout(), &out);
-    Ok(sound)
+    sound
 }
 
 fn many(arguments: &Arguments) -> Result<bool, String> {
@@ -115,7 +153,7 @@ fn many(arguments: &Arguments) -> Result<bool, String> {
     let mut from = arguments.first;
     while from < last {
         let to = last.min(from + 500);
-        let scenarios: Vec<_> = (from..to).map(|seed| arguments.of_seed(seed)).collect();
+        let scenarios: Vec<_> = (from..to).flat_map(|seed| arguments.of_seed(seed)).collect();
         total.merge(run_all(&scenarios));
         say(
             std::io::stderr(),
@@ -126,18 +164,43 @@ fn many(arguments: &Arguments) -> Result<bool, String> {
     say(std::io::stderr(), "\n");
     if let Some(broken) = total.broken.first().filter(|_| arguments.shrink) {
         let smallest = shrink::shrink(&broken.scenario).to_json();
-        say(std::io::stdout(), &format!("smallest: --scenario '{smallest}'\n"));
+        say(std::io::stderr(), &format!("smallest: --scenario '{smallest}'\n"));
     }
-    let complaint = total.complaint();
-    say(
-        std::io::stdout(),
-        &format!(
-            "{}{}",
-            complaint.clone().unwrap_or_default(),
-            total.table(began.elapsed())
-        ),
-    );
-    Ok(complaint.is_none())
+    if let Some(complaint) = total.complaint() {
+        say(std::io::stderr(), &complaint);
+    }
+    let results = Results {
+        hosts: arguments.hosts(),
+        seeds: arguments.seeds,
+        tally: total,
+        errant: errant::ALL.map(|errant| (errant, errant.noticed())).to_vec(),
+        mutants: mutants(),
+        took: began.elapsed(),
+    };
+    let shown = if arguments.json {
+        format!("{:#}\n", results.json())
+    } else {
+        results.text()
+    };
+    say(std::io::stdout(), &shown);
+    let complaints = results.complaints();
+    for complaint in &complaints {
+        say(std::io::stderr(), &format!("error: {complaint}\n"));
+    }
+    Ok(complaints.is_empty())
+}
+
+/// Makes each known mistake.
+#[cfg(feature = "mutants")]
+fn mutants() -> Option<Vec<Tried>> {
+    use bigquery_sink_simulation::mutants::try_out;
+    Some(bigquery_sink::Mutant::ALL.into_iter().map(try_out).collect())
+}
+
+/// This build can make none.
+#[cfg(not(feature = "mutants"))]
+fn mutants() -> Option<Vec<Tried>> {
+    None
 }
 
 /// Whoever closed the other end does not want to hear more.

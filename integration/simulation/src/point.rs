@@ -283,6 +283,15 @@ impl fmt::Display for Point {
     }
 }
 
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Embedded => "the embedded host",
+            Self::Engine => "the engine",
+        })
+    }
+}
+
 impl fmt::Display for Hit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.subtask {

@@ -6,7 +6,9 @@ use bigquery_write_emulator::machine::Code;
 use crate::engine::{EnginePlan, Life, PlanClose, PlanStep, ReplayTold, RestoreFrom};
 use crate::enumerate::{actions, rules};
 use crate::point::{Called, Object, StoreOp};
-use crate::scenario::{End, Incarnation, Scenario, StoreFault, StoreFaultKind, Workload};
+use crate::scenario::{
+    ConnectionFault, ConnectionFaultKind, End, Incarnation, Scenario, StoreFault, StoreFaultKind, Workload,
+};
 
 /// The scenario of a seed, always the same.
 #[must_use]
@@ -21,7 +23,7 @@ pub fn scenario(seed: u64) -> Scenario {
     let mut incarnations = Vec::new();
     for _ in 0..draw.between(1, 4) {
         let parallelism = draw.between(1, 3) as u32;
-        incarnations.push(Incarnation::ending(parallelism, end(&mut draw)));
+        incarnations.push(Incarnation::ending(parallelism, end(&mut draw, 200)));
     }
     let mut scenario = Scenario {
         workload,
@@ -30,11 +32,14 @@ pub fn scenario(seed: u64) -> Scenario {
     };
     for _ in 0..draw.between(1, 5) {
         let (called, action) = call_fault(&mut draw);
-        let nth = draw.between(1, 12);
+        let nth = nth(&mut draw, called);
         scenario.faults.rules.extend(rules(called, nth, action));
     }
     for _ in 0..draw.between(0, 2) {
         scenario.store_faults.push(store_fault(&mut draw));
+    }
+    for _ in 0..draw.between(0, 1) {
+        scenario.connection_faults.push(connection_fault(&mut draw));
     }
     scenario
 }
@@ -49,7 +54,7 @@ pub fn engine(seed: u64) -> Scenario {
         let parallelism = draw.between(1, 3) as u32;
         let end = match draw.between(0, 2) {
             0 => End::Natural,
-            _ => end(&mut draw),
+            _ => end(&mut draw, 60),
         };
         // The engine's stops are steps.
         let end = match end {
@@ -75,8 +80,11 @@ pub fn engine(seed: u64) -> Scenario {
     };
     for _ in 0..draw.between(0, 3) {
         let (called, action) = call_fault(&mut draw);
-        let nth = draw.between(1, 12);
+        let nth = nth(&mut draw, called);
         scenario.faults.rules.extend(rules(called, nth, action));
+    }
+    for _ in 0..draw.between(0, 1) {
+        scenario.connection_faults.push(connection_fault(&mut draw));
     }
     scenario
 }
@@ -126,8 +134,9 @@ fn plan_step(draw: &mut Draw) -> PlanStep {
     }
 }
 
-fn end(draw: &mut Draw) -> End {
-    let hit = draw.between(0, 250) as usize;
+/// At one of the first so many points, if at any.
+fn end(draw: &mut Draw, points: u64) -> End {
+    let hit = draw.between(0, points) as usize;
     match draw.between(0, 9) {
         0..=4 => End::Kill {
             hit,
@@ -144,7 +153,15 @@ fn end(draw: &mut Draw) -> End {
     }
 }
 
-/// None that may end the job for good: a run of a seed must reach its end.
+/// Which call of its kind: there are few of the last two.
+fn nth(draw: &mut Draw, called: Called) -> u64 {
+    match called {
+        Called::AppendRows | Called::FlushRows => draw.between(1, 8),
+        Called::CreateWriteStream | Called::GetWriteStream => draw.between(1, 3),
+    }
+}
+
+/// None that ends the job for good by itself: a run of a seed must reach its end, but for two bad tokens in a row.
 fn call_fault(draw: &mut Draw) -> (Called, FaultAction) {
     let called = draw.pick(&[
         Called::AppendRows,
@@ -163,12 +180,39 @@ fn call_fault(draw: &mut Draw) -> (Called, FaultAction) {
                 | FaultAction::ExpireStream {}
                 | FaultAction::RecreateTable {}
                 | FaultAction::Refuse {
-                    code: Code::Unauthenticated | Code::AlreadyExists,
+                    code: Code::AlreadyExists,
                     ..
                 }
         )
     });
+    if called == Called::GetWriteStream {
+        // At the start no other token is asked for.
+        let refused = |action: &FaultAction| {
+            matches!(
+                action,
+                FaultAction::Refuse {
+                    code: Code::Unauthenticated,
+                    ..
+                }
+            )
+        };
+        actions.retain(|action| !refused(action));
+    }
     (called, draw.pick(&actions))
+}
+
+fn connection_fault(draw: &mut Draw) -> ConnectionFault {
+    ConnectionFault {
+        called: draw.pick(&[
+            Called::AppendRows,
+            Called::AppendRows,
+            Called::FlushRows,
+            Called::CreateWriteStream,
+            Called::GetWriteStream,
+        ]),
+        nth: draw.between(1, 6),
+        kind: draw.pick(&ConnectionFaultKind::ALL),
+    }
 }
 
 fn store_fault(draw: &mut Draw) -> StoreFault {
@@ -185,7 +229,7 @@ fn store_fault(draw: &mut Draw) -> StoreFault {
         .filter(|kind| kind.suits(op) && !matches!(kind, StoreFaultKind::Torn | StoreFaultKind::Rot));
     StoreFault {
         op,
-        nth: draw.between(1, 12),
+        nth: draw.between(1, 6),
         kind: draw.pick(&kinds.collect::<Vec<_>>()),
     }
 }

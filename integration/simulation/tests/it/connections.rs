@@ -1,16 +1,13 @@
 //! Connections that are half-closed, held or lost in one direction or in both, at every call.
 
-use std::time::Instant;
-
 use bigquery_sink_simulation::enumerate::{connection_faults, with_crashes};
 use bigquery_sink_simulation::{Scenario, Tally};
 
-use super::enumerated::{all, latent, sparse};
-use super::say;
+use super::all;
+use super::enumerated::{latent, sparse};
 
 #[test]
 fn every_connection_that_fails() {
-    let began = Instant::now();
     let mut total = Tally::default();
     let one = connection_faults(&Scenario::calm(1));
     all(
@@ -38,5 +35,4 @@ fn every_connection_that_fails() {
         "a kill besides a fault of a connection, each 67th",
         &with_crashes(&one, 67),
     );
-    say(&total.table(began.elapsed()));
 }

@@ -17,7 +17,7 @@ fn trace(scenario: &Scenario) -> String {
 fn two_processes_see_the_same_to_the_byte() {
     let mut scenarios: Vec<_> = (0..12).map(seed::scenario).collect();
     // Of the engine's, some whose runs are long.
-    scenarios.extend([1, 2, 3, 4, 11].map(seed::engine));
+    scenarios.extend([4, 11, 17, 18, 21].map(seed::engine));
     scenarios.push(Scenario::calm(3));
     scenarios.push(enumerate::zombies(&Scenario::calm(2), 5_000).remove(150));
     for scenario in scenarios {

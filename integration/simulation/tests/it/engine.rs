@@ -3,11 +3,12 @@
 
 use std::time::Instant;
 
-use bigquery_sink_simulation::enumerate::{barrier_plans, call_faults, crashes_of, each, zombies_of};
-use bigquery_sink_simulation::{Host, Incarnation, Point, Predicate, Scenario, Tally, seed};
+use bigquery_sink_simulation::enumerate::{
+    barrier_plans, call_faults, connection_faults, crashes_of, each, zombies_of,
+};
+use bigquery_sink_simulation::{Host, Incarnation, Scenario, Tally, seed};
 
-use super::enumerated::all;
-use super::say;
+use super::{IDLE_IN_PLANS, all, all_but, conclude};
 
 /// Plans of these subtasks, before and after.
 fn plans(parallelisms: &[(u32, u32)]) -> Vec<Scenario> {
@@ -74,20 +75,12 @@ fn every_barrier_plan() {
         "every call of a few plans and what can happen to it",
         &each(&few, |_, plan| call_faults(plan)),
     );
+    all(
+        &mut total,
+        "every call of a few plans and what can happen to its connection",
+        &each(&few, |_, plan| connection_faults(plan)),
+    );
     let seeds: Vec<_> = (0..150).map(seed::engine).collect();
-    all(&mut total, "seeds", &seeds);
-    say(&total.table(began.elapsed()));
-    let missed: Vec<_> = Point::all()
-        .into_iter()
-        .filter(|point| point.host() != Some(Host::Embedded) && !total.points.contains(point))
-        .map(|point| point.to_string())
-        .collect();
-    let never: Vec<_> = Predicate::ALL
-        .into_iter()
-        .filter(|predicate| {
-            predicate.host() != Some(Host::Embedded) && !total.predicates.contains_key(predicate)
-        })
-        .map(|predicate| predicate.to_string())
-        .collect();
-    assert_eq!((missed, never), (vec![], vec![]), "never come by, never true");
+    all_but(&mut total, "seeds", &seeds, IDLE_IN_PLANS);
+    conclude(Host::Engine, total, began);
 }

@@ -5,11 +5,9 @@ use std::time::Instant;
 use bigquery_sink_simulation::enumerate::{
     call_faults, crashes, crashes_in_recovery, crashes_of, store_faults, with_crashes, zombies_of,
 };
-use bigquery_sink_simulation::{
-    Host, Incarnation, Outcome, Point, Predicate, Scenario, Tally, run, run_all, seed,
-};
+use bigquery_sink_simulation::{Host, Incarnation, Outcome, Scenario, Tally, run, seed};
 
-use super::say;
+use super::{IDLE_IN_SEEDS, all, all_but, conclude};
 
 #[test]
 fn a_run_that_nothing_disturbs_publishes_everything() {
@@ -39,26 +37,6 @@ pub(super) fn latent() -> Scenario {
     let mut scenario = sparse();
     scenario.workload.latency_ms = 150;
     scenario
-}
-
-/// Runs a batch whole.
-pub(super) fn all(total: &mut Tally, what: &str, scenarios: &[Scenario]) {
-    let began = Instant::now();
-    let tally = run_all(scenarios);
-    say(&format!(
-        "{what}: {} of {} run, {} ended loudly as their faults allow, {} of {} faults never came true, {:.1} s",
-        tally.runs,
-        scenarios.len(),
-        tally.failed_loudly,
-        tally.faults.idle,
-        tally.faults.planned,
-        began.elapsed().as_secs_f64()
-    ));
-    assert_eq!(tally.runs, scenarios.len(), "{what}");
-    if let Some(complaint) = tally.complaint() {
-        panic!("{what}: {complaint}");
-    }
-    total.merge(tally);
 }
 
 #[test]
@@ -126,19 +104,11 @@ fn every_point_every_fault_every_pair() {
         &with_crashes(&stores, 67),
     );
     let seeds: Vec<_> = (0..400).map(seed::scenario).collect();
-    all(&mut total, "seeds with three faults and more", &seeds);
-    say(&total.table(began.elapsed()));
-    let missed: Vec<_> = Point::all()
-        .into_iter()
-        .filter(|point| point.host() != Some(Host::Engine) && !total.points.contains(point))
-        .map(|point| point.to_string())
-        .collect();
-    let never: Vec<_> = Predicate::ALL
-        .into_iter()
-        .filter(|predicate| {
-            predicate.host() != Some(Host::Engine) && !total.predicates.contains_key(predicate)
-        })
-        .map(|predicate| predicate.to_string())
-        .collect();
-    assert_eq!((missed, never), (vec![], vec![]), "never come by, never true");
+    all_but(
+        &mut total,
+        "seeds with three faults and more",
+        &seeds,
+        IDLE_IN_SEEDS,
+    );
+    conclude(Host::Embedded, total, began);
 }

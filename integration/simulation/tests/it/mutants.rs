@@ -3,127 +3,58 @@
 //! `cargo test -p bigquery-sink-simulation --features mutants mutants`
 
 use bigquery_sink::{Mutant, Mutation};
-use bigquery_sink_simulation::enumerate::{barrier_plans, call_faults, crashes, zombies};
-use bigquery_sink_simulation::{
-    End, Incarnation, Object, Scenario, StoreFault, StoreFaultKind, StoreOp, run_until, seed,
-};
+use bigquery_sink_simulation::mutants::try_out;
+use bigquery_sink_simulation::{Verdict, run};
 
 use super::say;
-
-/// Each is noticed within so many runs.
-const RUNS: usize = 800;
-
-/// Those that no run here shows, and why. The model check of the core (`state/tests/exhaustive`, behind the same feature) notices the
-/// ones that have a place in the core.
-const ELSEWHERE: [(Mutant, &str); 7] = [
-    (
-        Mutant::QueuePositionAcrossConnections,
-        "a connection is given up before the next one opens, and each answer must name the offset that is due",
-    ),
-    (
-        Mutant::GoOnWithRestoredStream,
-        "BigQuery refuses an offset that a zombie has filled; only rows batched in just another way at just that offset would pass",
-    ),
-    (
-        Mutant::CountLateAckAfterLeaving,
-        "the driver hears nothing of a connection that was given up",
-    ),
-    (
-        Mutant::NoGenerationCheck,
-        "the driver hears nothing of a connection that was given up",
-    ),
-    (
-        Mutant::MoveRowsUpWhileInDoubt,
-        "no rows are moved up yet: row_errors = 'fail'",
-    ),
-    (
-        Mutant::KeepOffsetsAfterRowError,
-        "no rows are moved up yet: row_errors = 'fail'",
-    ),
-    (
-        Mutant::PrepareWithDeadLettersOwed,
-        "there are no dead letters yet: row_errors = 'fail'",
-    ),
-];
-
-fn batch(mutant: Mutant) -> Vec<Scenario> {
-    let (one, two) = (Scenario::calm(1), Scenario::calm(2));
-    let rescaled = Scenario {
-        incarnations: vec![Incarnation::new(2), Incarnation::new(1)],
-        ..Scenario::default()
-    };
-    // Requests wait for their answers, so that some are under way whenever something happens.
-    let mut latent = one.clone();
-    latent.workload.latency_ms = 150;
-    latent.workload.rows = 60;
-    // Several requests to a checkpoint.
-    let mut sparse = one.clone();
-    sparse.workload.checkpoint_ms = 350;
-    sparse.workload.rows = 60;
-    let mut scenarios = match mutant {
-        Mutant::StepBackPastDamage => rotten(&one),
-        Mutant::CommitOnlyOwnEntries => crashes(&rescaled),
-        // Only the engine ends its data without a checkpoint.
-        Mutant::ForgetRestoredListAtEnd => barrier_plans().into_iter().map(|(_, plan)| plan).collect(),
-        Mutant::NoEpochClaim => zombies(&one, 400),
-        Mutant::AppendInCloseAfterSnapshot => call_faults(&two),
-        // A stream expires that owes rows, and no commit is under way.
-        Mutant::LeaveGoneStreamThatOwesRows => call_faults(&sparse),
-        Mutant::NewestStateThoughNotComplete | Mutant::NextCompleteBeforeCommit => crashes(&one),
-        _ => call_faults(&latent),
-    };
-    scenarios.extend(call_faults(&one));
-    scenarios.extend((0..RUNS as u64).map(seed::scenario));
-    scenarios.truncate(RUNS);
-    for scenario in &mut scenarios {
-        scenario.mutation = Mutation::of(mutant);
-    }
-    scenarios
-}
-
-/// A checkpoint is committed, its bytes go bad, and the host is killed later.
-fn rotten(calm: &Scenario) -> Vec<Scenario> {
-    let mut scenarios = Vec::new();
-    for object in [Object::Manifest, Object::Claim, Object::Marker] {
-        for kill in crashes(calm) {
-            scenarios.push(Scenario {
-                store_faults: vec![StoreFault {
-                    op: StoreOp::Put(object),
-                    nth: 2,
-                    kind: StoreFaultKind::Rot,
-                }],
-                ..kill
-            });
-        }
-    }
-    // The last points of the run first: by then it is committed.
-    scenarios.sort_by_key(|scenario| match scenario.incarnations[0].end {
-        End::Kill { hit, .. } => std::cmp::Reverse(hit),
-        _ => std::cmp::Reverse(0),
-    });
-    scenarios
-}
+use super::scenarios::incidents;
 
 #[test]
 fn mutants_are_noticed() {
     let mut survivors = Vec::new();
     for mutant in Mutant::ALL {
-        if let Some((_, why)) = ELSEWHERE.iter().find(|(elsewhere, _)| *elsewhere == mutant) {
-            say(&format!("{mutant:?}: not here, since {why}"));
-            continue;
-        }
-        let scenarios = batch(mutant);
-        let tally = run_until(&scenarios, |tally| tally.broken_runs > 0);
-        match tally.broken.first() {
-            Some(broken) => say(&format!(
-                "{mutant:?}: noticed after {} runs: {}",
-                tally.runs, broken.violations[0]
-            )),
-            None => {
-                say(&format!("{mutant:?}: not noticed in {} runs", tally.runs));
+        match try_out(mutant).verdict {
+            Verdict::Elsewhere { why } => say(&format!("{mutant:?}: not here, since {why}")),
+            Verdict::Noticed { runs, violation } => {
+                say(&format!("{mutant:?}: noticed after {runs} runs: {violation}"));
+            }
+            Verdict::Missed { runs } => {
+                say(&format!("{mutant:?}: not noticed in {runs} runs"));
                 survivors.push(mutant);
             }
         }
     }
     assert_eq!(survivors, []);
+}
+
+/// Which mistake each incident is the shortest schedule for.
+const INCIDENTS: [(&str, Mutant); 6] = [
+    ("checkpoint_that_comes_to_nothing.json", Mutant::FlushAtBarrier),
+    ("commit_after_a_rescale.json", Mutant::CommitOnlyOwnEntries),
+    (
+        "conflict_in_the_middle_of_an_epoch.json",
+        Mutant::NewStreamWithoutResend,
+    ),
+    (
+        "end_of_data_before_the_replayed_commit.json",
+        Mutant::ForgetRestoredListAtEnd,
+    ),
+    ("out_of_range_after_a_reconnect.json", Mutant::OutOfRangeAsSuccess),
+    (
+        "stream_gone_with_rows_owed.json",
+        Mutant::LeaveGoneStreamThatOwesRows,
+    ),
+];
+
+#[test]
+fn mutants_are_noticed_in_their_incidents() {
+    let incidents = incidents();
+    for (name, mutant) in INCIDENTS {
+        let (_, scenario) = incidents.iter().find(|(file, _)| file == name).unwrap();
+        let mut scenario = scenario.clone();
+        scenario.mutation = Mutation::of(mutant);
+        let violations = run(&scenario).violations;
+        assert_ne!(violations, [""; 0], "{name} does not notice {mutant:?}");
+        say(&format!("{name} notices {mutant:?}: {}", violations[0]));
+    }
 }

@@ -32,9 +32,14 @@ fn read(folder: &Path) -> Result<Vec<(String, Scenario)>, String> {
     Ok(scenarios)
 }
 
+/// Every incident.
+pub(super) fn incidents() -> Vec<(String, Scenario)> {
+    read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios")).unwrap()
+}
+
 #[test]
 fn no_incident_happens_again() {
-    let scenarios = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios")).unwrap();
+    let scenarios = incidents();
     for (name, scenario) in &scenarios {
         let report = run(scenario);
         assert_eq!(
