@@ -19,18 +19,18 @@ RUN_LIMIT = 120
 
 client = None
 write_client = None
+write = None
 http = None
 work = None
 transcripts = None
-_endpoints = None
 _tool = None
 
 
-def connect(write, rest, tool, folder):
-    """Sets the module's variables, before the tests are loaded. `write` and `rest` are the addresses of the emulator's
-    Storage Write and REST APIs."""
-    global client, write_client, http, work, _endpoints, _tool
-    http = rest
+def connect(grpc_address, rest, tool, folder):
+    """Sets the module's variables, before the tests are loaded. `grpc_address` and `rest` are the addresses of the
+    emulator's Storage Write and REST APIs."""
+    global client, write_client, write, http, work, _tool
+    write, http = grpc_address, rest
     client = bigquery.Client(
         project=PROJECT,
         credentials=AnonymousCredentials(),
@@ -40,7 +40,6 @@ def connect(write, rest, tool, folder):
         transport=BigQueryWriteGrpcTransport(channel=grpc.insecure_channel(write))
     )
     work = folder
-    _endpoints = f"'endpoint.grpc' = 'http://{write}', 'endpoint.http' = 'http://{http}'"
     _tool = tool
 
 
@@ -53,14 +52,15 @@ def advance(seconds):
         answer.read()
 
 
-def run_pipeline(name, sql, *arguments):
-    """Writes the SQL to a file, `endpoint = 'emulator'` replaced by this emulator's addresses, runs it and returns the
-    summary it ends with."""
+def run_pipeline(name, sql, *arguments, grpc_address=None):
+    """Writes the SQL to a file, `endpoint = 'emulator'` replaced by this emulator's addresses (rows may go to another),
+    runs it and returns the summary it ends with."""
     in_process = "endpoint = 'emulator'"
     if in_process not in sql:
         raise ValueError(f"{name} does not hold {in_process}")
     file = work / name
-    file.write_text(sql.replace(in_process, _endpoints))
+    endpoints = f"'endpoint.grpc' = 'http://{grpc_address or write}', 'endpoint.http' = 'http://{http}'"
+    file.write_text(sql.replace(in_process, endpoints))
     done = subprocess.run(
         [_tool, "run", file, "--json", *arguments],
         check=False,
