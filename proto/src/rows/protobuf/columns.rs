@@ -71,24 +71,25 @@ pub(super) fn bind<'a>(
 
 impl<'a> Column<'a> {
     fn new(field: &Field, array: &'a ArrayRef, range: &Range<usize>, totals: &mut [usize]) -> Self {
-        if field.label != Label::Repeated {
-            let tag = Tag::new(field.number, field.kind.wire_type());
-            return Self::single(tag, &field.kind, array, range, totals);
+        if field.label == Label::Repeated {
+            return Self::list(field, array, range, totals);
         }
+        let tag = Tag::new(field.number, field.kind.wire_type());
+        Self::single(tag, &field.kind, array, range, totals)
+    }
+
+    /// The lists of a REPEATED column.
+    fn list(field: &Field, array: &'a ArrayRef, range: &Range<usize>, totals: &mut [usize]) -> Self {
         let list = array.as_list::<i32>();
         let (offsets, nulls) = (list.value_offsets(), present(list.nulls()));
         let elements = offsets[range.start] as usize..offsets[range.end] as usize;
-        let mut sizes = vec![0; elements.len()];
-        let of_row = |row: usize| {
-            let [begin, end] = [row, row + 1].map(|at| offsets[range.start + at] as usize - elements.start);
-            begin..end
-        };
         let packs = field.kind.packs();
         let tag = if packs {
             Tag::NONE
         } else {
             Tag::new(field.number, field.kind.wire_type())
         };
+        let mut sizes = vec![0; elements.len()];
         let element = Box::new(Self::single(
             tag,
             &field.kind,
@@ -96,33 +97,37 @@ impl<'a> Column<'a> {
             &elements,
             &mut sizes,
         ));
-        let sums = (0..range.len()).map(|row| sizes[of_row(row)].iter().sum::<usize>());
-        if packs {
-            let tag = Tag::new(field.number, WireType::Delimited);
-            let sizes: Vec<usize> = sums.collect();
-            for (row, &size) in sizes.iter().enumerate() {
-                // A list without elements is no field; `write` leaves it out too.
-                if !of_row(row).is_empty() {
-                    totals[row] += delimited(tag, size);
-                }
+        let of_lists = range.clone().map(|row| {
+            // A list that is null may have elements, which are nobody's.
+            if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+                return 0;
             }
-            let sizes = Sizes {
-                from: range.start,
-                sizes,
-            };
+            let [begin, end] = [row, row + 1].map(|at| offsets[at] as usize - elements.start);
+            sizes[begin..end].iter().sum::<usize>()
+        });
+        if !packs {
+            for (total, size) in totals.iter_mut().zip(of_lists) {
+                *total += size;
+            }
             return Self {
                 tag,
                 nulls,
-                values: Values::Packed(offsets, element, sizes),
+                values: Values::Repeated(offsets, element),
             };
         }
-        for (total, sum) in totals.iter_mut().zip(sums) {
-            *total += sum;
+        let tag = Tag::new(field.number, WireType::Delimited);
+        let sizes = Sizes {
+            from: range.start,
+            sizes: of_lists.collect(),
+        };
+        for (total, &size) in totals.iter_mut().zip(&sizes.sizes) {
+            // A list without elements is no field.
+            *total += if size > 0 { delimited(tag, size) } else { 0 };
         }
         Self {
             tag,
             nulls,
-            values: Values::Repeated(offsets, element),
+            values: Values::Packed(offsets, element, sizes),
         }
     }
 
@@ -257,10 +262,10 @@ impl<'a> Column<'a> {
                 }
             }
             Values::Packed(offsets, element, sizes) => {
-                let elements = offsets[at]..offsets[at + 1];
-                if !elements.is_empty() {
-                    output.number(tag, sizes.of(at));
-                    for at in elements {
+                let size = sizes.of(at);
+                if size > 0 {
+                    output.number(tag, size);
+                    for at in offsets[at]..offsets[at + 1] {
                         element.write(at as usize, output);
                     }
                 }

@@ -345,6 +345,19 @@ fn lists_of_numbers_are_packed_and_those_of_texts_are_not() {
     let texts = list(vec![0, 2, 2], None, StringArray::from(vec!["a", ""]));
     assert_eq!(column_of(texts), hexes(["0a 01 61 0a 00", ""]));
 
+    let unseen = list(
+        vec![0, 1, 2],
+        Some(vec![false, true]),
+        Int64Array::from(vec![9, 5]),
+    );
+    assert_eq!(column_of(unseen), hexes(["", "0a 01 05"]));
+    let unseen = list(
+        vec![0, 1, 2],
+        Some(vec![false, true]),
+        StringArray::from(vec!["no", "a"]),
+    );
+    assert_eq!(column_of(unseen), hexes(["", "0a 01 61"]));
+
     let decimals = Decimal128Array::from(vec![0, -1])
         .with_precision_and_scale(38, 9)
         .unwrap();
