@@ -178,7 +178,7 @@ fn texts(column: usize) -> ArrayRef {
 
 fn flags(column: usize) -> ArrayRef {
     Arc::new(BooleanArray::from_iter(
-        (0..ROWS).map(|row| Some((row + column) % 3 == 0)),
+        (0..ROWS).map(|row| Some((row + column).is_multiple_of(3))),
     ))
 }
 
