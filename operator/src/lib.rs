@@ -15,4 +15,4 @@ pub use bigquery_sink_state::{Epoch, Mutant, Mutation, RowCount, SubtaskIndex};
 pub use error::{Blame, Retry, SinkError};
 pub use host::{Barrier, CloseReason, CommitReplay, Committed, Prepared, Restored, SinkOperator, Task};
 pub use probe::{CommandKind, Moment, Probe};
-pub use sink::{BigQuerySink, Counters, Environment, TableLook};
+pub use sink::{BigQuerySink, Counters, Environment, TableLook, TableLooks};

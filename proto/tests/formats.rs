@@ -167,3 +167,24 @@ fn rows_that_were_not_converted_are_not_measured() {
         );
     }
 }
+
+#[test]
+fn rows_that_are_too_large_for_any_request_are_found_wherever_they_stand() {
+    for (format, alone) in [(Format::Arrow, 0), (Format::Proto, 1)] {
+        let (encoder, wire) = world(format);
+        let batch = rows(&[1, 5_000, 0, 6_000, 1].map(|length| (7, Some(length), vec![])));
+        let measured = wire.measure(encoder.convert(&batch).unwrap().batch).unwrap();
+        let over = |rows: &MeasuredRows, limit: usize| -> Vec<usize> {
+            rows.rows_over(limit).into_iter().map(|(row, _)| row).collect()
+        };
+        assert_eq!(over(&measured, 5_000), [1, 3], "{format:?}");
+        assert_eq!(over(&measured, 5_900), [3], "{format:?}");
+        assert_eq!(over(&measured, 20_000), [0; 0], "{format:?}");
+        assert_eq!(over(&measured.split_at(2).1, 5_000), [1], "of a part");
+        // The limit itself fits.
+        let (row, bytes) = measured.rows_over(5_900)[0];
+        assert_eq!((row, over(&measured, bytes).len(), over(&measured, bytes - 1)), (3, 0, vec![3]));
+        let largest = wire.encode(&[measured.split_at(3).1.split_at(1).0]).unwrap().bytes();
+        assert!(largest <= bytes && (alone == 0 || largest == bytes), "{format:?}: {largest} of {bytes}");
+    }
+}

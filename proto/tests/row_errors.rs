@@ -547,4 +547,14 @@ fn the_errors_told_are_the_first_by_row_over_all_columns() {
     ];
     assert_eq!(told, expected);
     assert_eq!((errors.total, errors.rows.len()), (17, 17));
+    // For a caller that goes on without these rows: each error, and the same words for people.
+    let Err(ConvertError::Rows(all)) = encoder.convert_listing(&batch, usize::MAX) else {
+        panic!("row errors")
+    };
+    let late = (8..20).map(|row| (row, "a"));
+    let mut expected: Vec<_> = (0..5).map(|row| (row, "b")).chain(late).collect();
+    expected.sort_unstable();
+    let listed: Vec<_> = all.errors.iter().map(|error| (error.row, error.column.as_str())).collect();
+    assert_eq!(listed, expected);
+    assert_eq!(all.to_string(), errors.to_string());
 }

@@ -35,15 +35,25 @@ pub(crate) async fn check(arguments: CheckArguments) -> Result<(), Failure> {
             "--connect has no use with endpoint = 'emulator', which 'run' starts anew each time",
         ));
     }
-    told.push_str(&match Sinks::new(options)?.check(columns).await? {
-        TableLook::Fits => "ok; the columns fit the table\n".to_owned(),
+    let looks = Sinks::new(options)?.check(columns).await?;
+    let ok = found("the table", "the columns fit the table", looks.table);
+    told.push_str(&format!("ok; {ok}\n"));
+    if let Some(look) = looks.dead_letters {
+        let ok = found("the dead-letter table", "dead letters fit their table", look);
+        told.push_str(&format!("ok; {ok}\n"));
+    }
+    print(&told)
+}
+
+fn found(table: &str, fits: &str, look: TableLook) -> String {
+    match look {
+        TableLook::Fits => fits.to_owned(),
         TableLook::WillGain(added) => {
             let added = added.join(", ");
-            format!("ok; the table lacks columns, which will be added ('schema.update' = 'add_columns'): {added}\n")
+            format!("{table} lacks columns, which will be added ('schema.update' = 'add_columns'): {added}")
         }
         TableLook::WillBeCreated => {
-            "ok; the table does not exist and will be created ('table.create' = 'if_missing')\n".to_owned()
+            format!("{table} does not exist and will be created ('table.create' = 'if_missing')")
         }
-    });
-    print(&told)
+    }
 }

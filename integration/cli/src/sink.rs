@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use arrow_schema::SchemaRef;
 use bigquery_sink::options::{Emulator, OptionProblem, SinkOptions};
-use bigquery_sink::{BigQuerySink, Blame, Environment, SinkError, SinkOperator, TableLook, Task};
+use bigquery_sink::{BigQuerySink, Blame, Environment, SinkError, SinkOperator, TableLooks, Task};
 use bigquery_sink_pipeline::{Pipeline, PipelineError, PipelineErrors, Place, SinkFactory};
 
 use crate::failure::Failure;
@@ -80,8 +80,8 @@ impl Sinks {
         })
     }
 
-    /// Looks at the table: is it there (or may it be made), may it be written, do the columns fit?
-    pub(crate) async fn check(&self, columns: &SchemaRef) -> Result<TableLook, Failure> {
+    /// Looks at the table, and at that of dead letters: is it there (or may it be made), may it be written, do the columns fit?
+    pub(crate) async fn check(&self, columns: &SchemaRef) -> Result<TableLooks, Failure> {
         let error = match BigQuerySink::check(&self.options, columns, &self.environment).await {
             Ok(look) => return Ok(look),
             Err(error) => error,

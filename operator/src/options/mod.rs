@@ -1,6 +1,7 @@
 //! The connector's options, read and checked before the first row: one error list, never the first error only.
 
 mod layout;
+mod row_errors;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use bigquery_write_proto::names::{DatasetId, NameError, ProjectId, TableId, TableName};
 
 pub use self::layout::{PartitionUnit, Partitioning, SchemaUpdate, TableLayout};
+pub use self::row_errors::RowErrors;
 pub use self::table::{Accepts, Choice, OPTIONS, OptionDefault, OptionSpec, Step, describe};
 pub use self::values::Endpoint;
 pub use bigquery_write_proto::rows::{Format, MissingValues, SubMicroseconds};
@@ -42,6 +44,8 @@ pub struct SinkOptions {
     pub sub_microseconds: SubMicroseconds,
     /// `write.missing_values`.
     pub missing_values: MissingValues,
+    /// `row_errors`, `dead_letter.*`.
+    pub row_errors: RowErrors,
     /// `table.create`.
     pub create: CreateTable,
     /// `table.*`: what a created table has beside its columns.
@@ -218,6 +222,7 @@ impl<'a> Reader<'a> {
                 "default" => MissingValues::Default,
                 _ => MissingValues::Null,
             },
+            row_errors: self.row_errors(table.as_ref()),
             create,
             layout: self.layout(create, table.as_ref()),
             schema_update,

@@ -25,10 +25,11 @@ fn refusal(options: &[(&str, &str)]) -> String {
 }
 
 /// What goes with an option that is tried, so that it is not refused for another reason.
-fn beside(spec: &OptionSpec) -> &'static [(&'static str, &'static str)] {
+fn beside(spec: &OptionSpec, word: &str) -> &'static [(&'static str, &'static str)] {
     match spec.name {
         // The smallest window is tried with the smallest append.
         "write.inflight.bytes" => &[("write.append.bytes", "64 KiB")],
+        "row_errors" if word == "dead_letter" => &[("dead_letter.table", "refused")],
         "table.partition_type" => &[("table.create", "if_missing")],
         "table.partition_expiration" => &[("table.create", "if_missing"), ("table.partition_type", "day")],
         _ => &[],
@@ -51,6 +52,7 @@ fn defaults_are_those_of_the_design() {
     assert_eq!(options.inflight_time, Duration::from_secs(2));
     assert_eq!(options.sub_microseconds, SubMicroseconds::Truncate);
     assert_eq!(options.missing_values, MissingValues::Null);
+    assert_eq!(options.row_errors, RowErrors::Fail);
     assert_eq!(options.create, CreateTable::Never);
     assert_eq!(options.layout, TableLayout::default());
     assert_eq!(options.schema_update, SchemaUpdate::default());
@@ -83,7 +85,9 @@ fn every_option_reaches_its_field() {
         ("write.inflight.time", "500ms"),
         ("write.sub_microseconds", "refuse"),
         ("write.missing_values", "default"),
-        ("row_errors", "fail"),
+        ("row_errors", "dead_letter"),
+        ("dead_letter.table", "orders_refused"),
+        ("dead_letter.max_ratio", "0.25"),
         ("table.create", "if_missing"),
         ("append.timeout", "30 seconds"),
         ("commit.timeout", "INTERVAL '2' MINUTE"),
@@ -105,6 +109,11 @@ fn every_option_reaches_its_field() {
     assert_eq!(options.inflight_time, Duration::from_millis(500));
     assert_eq!(options.sub_microseconds, SubMicroseconds::Refuse);
     assert_eq!(options.missing_values, MissingValues::Default);
+    let dead_letters = RowErrors::DeadLetter {
+        table: "projects/shop/datasets/sales/tables/orders_refused".parse().unwrap(),
+        max_ratio: 0.25,
+    };
+    assert_eq!(options.row_errors, dead_letters);
     assert_eq!(options.create, CreateTable::IfMissing);
     assert_eq!(options.append_timeout, Duration::from_secs(30));
     assert_eq!(options.commit_timeout, Duration::from_secs(120));
@@ -158,7 +167,7 @@ fn every_word_of_the_table_is_taken_or_refused_as_not_yet_supported() {
             continue;
         };
         for choice in choices {
-            let result = parse(&[beside(spec), &[(spec.name, choice.value)]].concat());
+            let result = parse(&[beside(spec, choice.value), &[(spec.name, choice.value)]].concat());
             match choice.step {
                 Step::Now => drop(result.unwrap_or_else(|problems| panic!("{}: {problems:?}", choice.value))),
                 _ => assert_eq!(
@@ -172,7 +181,7 @@ fn every_word_of_the_table_is_taken_or_refused_as_not_yet_supported() {
                 ),
             }
         }
-        let problem = refusal(&[beside(spec), &[(spec.name, "Nonsense")]].concat());
+        let problem = refusal(&[beside(spec, "Nonsense"), &[(spec.name, "Nonsense")]].concat());
         let accepts = spec.accepts.describe();
         assert_eq!(
             problem,
@@ -203,7 +212,7 @@ fn every_bound_of_the_table_holds() {
             }
             _ => continue,
         };
-        let base = beside(spec);
+        let base = beside(spec, "");
         for value in inside {
             parse(&[base, &[(spec.name, value.as_str())]].concat()).unwrap();
         }
@@ -474,4 +483,48 @@ fn a_key_in_the_sql_is_refused_and_not_repeated() {
 fn the_page_of_options_in_the_docs_is_the_table() {
     // UPDATE_EXPECT=1 writes it.
     expect_test::expect_file!["../../../docs/options.md"].assert_eq(&describe());
+}
+
+#[test]
+fn refused_rows_need_a_table_of_their_own() {
+    let dead_letter = |more: &[(&'static str, &'static str)]| {
+        let mut options = vec![("row_errors", "dead_letter")];
+        options.extend(more);
+        options
+    };
+    let table = |table| dead_letter(&[("dead_letter.table", table)]);
+    let RowErrors::DeadLetter { max_ratio, .. } = parse(&table("refused")).unwrap().row_errors else {
+        panic!("dead letters were asked for");
+    };
+    assert_eq!(max_ratio, 0.1);
+    assert_eq!(
+        refusal(&dead_letter(&[])),
+        "option 'dead_letter.table' is required with row_errors = 'dead_letter': the table that refused rows go to"
+    );
+    assert_eq!(
+        refusal(&table("orders$20260131")),
+        "option 'dead_letter.table' names the table that the rows go to; refused rows need another one"
+    );
+    let wrong_name = refusal(&table("a/b"));
+    assert!(wrong_name.starts_with("option 'dead_letter.table': "), "{wrong_name}");
+    for option in [("dead_letter.table", "refused"), ("dead_letter.max_ratio", "0.5")] {
+        assert_eq!(
+            refusal(&[option]),
+            format!("option '{}' has no use without row_errors = 'dead_letter'", option.0)
+        );
+    }
+    for ratio in ["-0.1", "1.01", "10 %", "NaN", ""] {
+        let options = dead_letter(&[("dead_letter.table", "refused"), ("dead_letter.max_ratio", ratio)]);
+        assert_eq!(
+            refusal(&options),
+            format!("option 'dead_letter.max_ratio': '{ratio}' is not accepted; accepted is a number from 0 to 1")
+        );
+    }
+    for (ratio, expected) in [("0", 0.0), ("1", 1.0), (" 0.01 ", 0.01)] {
+        let options = dead_letter(&[("dead_letter.table", "refused"), ("dead_letter.max_ratio", ratio)]);
+        let RowErrors::DeadLetter { max_ratio, .. } = parse(&options).unwrap().row_errors else {
+            panic!("dead letters were asked for");
+        };
+        assert_eq!(max_ratio, expected);
+    }
 }

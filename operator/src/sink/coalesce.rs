@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
 use bigquery_write_proto::rows::{EncodedRows, MeasuredRows, Wire};
 use tokio::time::Instant;
 
@@ -49,13 +48,20 @@ struct Piece {
 pub(super) struct Payload {
     pub(super) rows: usize,
     pub(super) encoded: EncodedRows,
+    /// What was encoded; shares its memory with the batches that it came with.
+    pub(super) measured: Vec<MeasuredRows>,
+}
+
+/// Most bytes of a request's rows.
+pub(super) fn largest(wire: &Wire) -> usize {
+    let schema = wire.writer_schema().bytes().len();
+    LARGEST_REQUEST.saturating_sub(ENVELOPE + schema.max(SCHEMA))
 }
 
 impl Coalescer {
     /// Payloads of about `target` bytes, and of no more than the largest request holds.
     pub(super) fn new(wire: Arc<Wire>, target: usize) -> Self {
-        let schema = wire.writer_schema().bytes().len();
-        let limit = LARGEST_REQUEST.saturating_sub(ENVELOPE + schema.max(SCHEMA));
+        let limit = largest(&wire);
         Self {
             wire,
             pieces: VecDeque::new(),
@@ -66,15 +72,11 @@ impl Coalescer {
         }
     }
 
-    /// Takes rows, at least one.
+    /// Takes rows, at least one, none of them larger than a request may be.
     ///
     /// # Errors
     /// A broken promise of our own.
-    pub(super) fn push(&mut self, rows: RecordBatch) -> Result<(), SinkError> {
-        let rows = self
-            .wire
-            .measure(rows)
-            .map_err(|error| SinkError::internal("rows could not be measured").with_source(error))?;
+    pub(super) fn push(&mut self, rows: MeasuredRows) -> Result<(), SinkError> {
         let bytes = rows.bytes();
         self.bytes += bytes;
         self.tiny = if bytes * TINY < self.target {
@@ -104,7 +106,7 @@ impl Coalescer {
     /// The next request's payload, if rows are waiting: a full one, or all there is.
     ///
     /// # Errors
-    /// A single row that is larger than a request may be.
+    /// A broken promise of our own.
     pub(super) fn take(&mut self) -> Result<Option<Payload>, SinkError> {
         let taken = self.take_pieces();
         if taken.is_empty() {
@@ -116,12 +118,15 @@ impl Coalescer {
             .map_err(|error| SinkError::internal("rows could not be encoded").with_source(error))?;
         let (bytes, limit) = (encoded.bytes(), self.limit);
         if bytes > limit {
-            return Err(SinkError::user(format!(
-                "a row takes {bytes} bytes, more than the {limit} bytes of the largest request; shorten its values"
+            return Err(SinkError::internal(format!(
+                "rows of {bytes} bytes were joined where a request holds {limit}"
             )));
         }
-        let rows = taken.iter().map(MeasuredRows::num_rows).sum();
-        Ok(Some(Payload { rows, encoded }))
+        Ok(Some(Payload {
+            rows: taken.iter().map(MeasuredRows::num_rows).sum(),
+            encoded,
+            measured: taken,
+        }))
     }
 
     fn take_pieces(&mut self) -> Vec<MeasuredRows> {

@@ -1,17 +1,18 @@
 //! The sink's own task: carries out the core's commands and tells it what happened. It decides nothing.
 
+mod rows;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_array::RecordBatch;
 use bigquery_sink_state::{
     BatchId, Command, CommitList, Core, Destination, Epoch, FlushId, Generation, Input, Lane, Micros, Mutant,
     Mutation, NextOffset, RequestNumber, RowCount, StreamName, SubtaskIndex, SubtaskState,
 };
 use bigquery_write_proto::names::{self, TableName};
-use bigquery_write_proto::rows::{EncodedRows, MissingValues, Wire};
+use bigquery_write_proto::rows::{MissingValues, Wire};
 use futures::future::{AbortHandle, Abortable};
 use futures::stream::{BoxStream, SelectAll, StreamExt as _, unfold};
 use tokio::sync::{mpsc, oneshot};
@@ -19,7 +20,10 @@ use tokio::task::{JoinError, JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until};
 
 use super::aftermath::Aftermath;
+use self::rows::Unacknowledged;
 use super::coalesce::Coalescer;
+use super::dead_letters::DeadLetters;
+use super::refused::Sifted;
 use super::{Counters, Environment, notice, translate};
 use crate::error::SinkError;
 use crate::options::SinkOptions;
@@ -34,7 +38,7 @@ const PARALLEL_FLUSHES: usize = 64;
 /// What comes in order.
 #[derive(Debug)]
 pub(super) enum Feed {
-    Rows(RecordBatch),
+    Rows(Sifted),
     Mark(Mark),
 }
 
@@ -114,8 +118,8 @@ pub(super) struct Driver {
     missing_values: MissingValues,
     window_requests: usize,
     coalescer: Coalescer,
-    /// Encoded and not acknowledged; a resend shares the bytes.
-    payloads: BTreeMap<BatchId, (RowCount, EncodedRows)>,
+    dead_letters: Option<DeadLetters>,
+    payloads: BTreeMap<BatchId, Unacknowledged>,
     next_batch: u64,
     connections: BTreeMap<Generation, Connection>,
     mutation: Mutation,
@@ -135,11 +139,11 @@ impl Driver {
         core: Core,
         clock: Clock,
         subtask: SubtaskIndex,
-        wire: Wire,
+        wire: Arc<Wire>,
+        dead_letters: Option<DeadLetters>,
         options: &Arc<SinkOptions>,
         environment: &Environment,
     ) -> Self {
-        let wire = Arc::new(wire);
         let coalescer = Coalescer::new(Arc::clone(&wire), options.append_bytes);
         Self {
             core,
@@ -157,6 +161,7 @@ impl Driver {
             missing_values: options.missing_values,
             window_requests: options.inflight_requests,
             coalescer,
+            dead_letters,
             payloads: BTreeMap::new(),
             next_batch: 0,
             connections: BTreeMap::new(),
@@ -183,10 +188,10 @@ impl Driver {
         loop {
             self.pass_mark();
             self.carry_out().await?;
-            let sends = self.may_send();
+            let sends = self.next_to_send();
             // One full request is held beside the window, and nothing is fed behind a mark: the host's call waits for its answer.
-            let takes = !sends && !self.coalescer.is_full();
-            let wake = self.wake_at(sends);
+            let takes = sends.is_none() && self.coalescers().all(|coalescer| !coalescer.is_full());
+            let wake = self.wake_at(sends.is_some());
             tokio::select! {
                 biased;
                 Some(commit) = commits.recv() => self.commit(commit),
@@ -195,9 +200,9 @@ impl Driver {
                 () = until(wake) => self.tell(Input::Tick),
                 // One request at a time, and the connection's task gets its turn in between: a large batch is on its way with its
                 // first part, and its answers are not kept waiting.
-                () = yield_now(), if sends => self.send()?,
+                () = yield_now(), if sends.is_some() => self.send(sends)?,
                 feed = feeds.recv(), if takes => match feed {
-                    Some(Feed::Rows(rows)) => self.coalescer.push(rows)?,
+                    Some(Feed::Rows(sifted)) => self.take(sifted)?,
                     Some(Feed::Mark(mark)) => self.mark = Some(mark),
                     None => return Ok(()),
                 },
@@ -218,22 +223,33 @@ impl Driver {
 
     // From the host.
 
-    /// Whether there is room for a request, and one that is full, or has waited long enough, or that a mark waits for.
-    fn may_send(&self) -> bool {
-        let due = || self.linger_ends().is_some_and(|end| end <= Instant::now());
-        self.core.has_room()
-            && !self.coalescer.is_empty()
-            && (self.coalescer.is_full() || self.mark.is_some() || due())
+    /// Where the next request goes: one that is full, or has waited long enough, or that a mark waits for, if there is room. Dead letters
+    /// first, since a barrier or the end of data may wait for them.
+    fn next_to_send(&self) -> Option<Destination> {
+        if !self.core.has_room() {
+            return None;
+        }
+        let is_due = |coalescer: &Coalescer, waited_for: bool| {
+            let over = || coalescer.since().is_some_and(|since| since + self.linger <= Instant::now());
+            !coalescer.is_empty() && (waited_for || coalescer.is_full() || over())
+        };
+        let letters = self.dead_letters.as_ref().map(|letters| &letters.coalescer);
+        if letters.is_some_and(|letters| is_due(letters, self.core.wants_dead_letters())) {
+            return Some(Destination::DeadLetters);
+        }
+        is_due(&self.coalescer, self.mark.is_some()).then_some(Destination::Table)
     }
 
-    fn linger_ends(&self) -> Option<Instant> {
-        self.coalescer.since().map(|since| since + self.linger)
+    fn coalescers(&self) -> impl Iterator<Item = &Coalescer> {
+        let letters = self.dead_letters.as_ref().map(|letters| &letters.coalescer);
+        std::iter::once(&self.coalescer).chain(letters)
     }
 
     /// When to go on if nothing comes; the end of the linger only where something can be done about it.
     fn wake_at(&self, sends: bool) -> Option<Instant> {
         let core = self.core.next_wake().map(|at| self.clock.instant(at));
-        let linger = self.linger_ends().filter(|_| !sends && self.core.has_room());
+        let linger = self.coalescers().filter_map(|coalescer| Some(coalescer.since()? + self.linger));
+        let linger = linger.min().filter(|_| !sends && self.core.has_room());
         core.into_iter().chain(linger).min()
     }
 
@@ -245,24 +261,6 @@ impl Driver {
         } = commit;
         self.committed = Some(reply);
         self.tell(Input::Commit { epoch, entries });
-    }
-
-    /// Gives the core one request.
-    fn send(&mut self) -> Result<(), SinkError> {
-        let Some(payload) = self.coalescer.take()? else {
-            return Ok(());
-        };
-        self.next_batch += 1;
-        let (id, rows) = (BatchId(self.next_batch), RowCount(payload.rows as u64));
-        let bytes = payload.encoded.bytes() as u64;
-        self.payloads.insert(id, (rows, payload.encoded));
-        self.tell(Input::Batch {
-            destination: Destination::Table,
-            id,
-            rows,
-            bytes,
-        });
-        Ok(())
     }
 
     /// Tells the core of a mark when everything before it is handed over.
@@ -416,7 +414,7 @@ impl Driver {
 
     fn perform(&mut self, command: Command) -> Result<(), SinkError> {
         match command {
-            Command::CreateStream { lane, .. } => self.create_stream(lane),
+            Command::CreateStream { lane, destination } => self.create_stream(lane, destination),
             Command::Connect { connection, stream } => self.connect(connection, &stream)?,
             Command::Disconnect { connection } => self.give_up(connection),
             Command::Append {
@@ -427,18 +425,13 @@ impl Driver {
             } => {
                 self.append(connection, request, offset, batch)?;
             }
-            Command::Release { batch } => {
-                if let Some((rows, _)) = self.payloads.remove(&batch) {
-                    Counters::add(&self.counters.rows_appended, rows.0);
-                }
-            }
-            Command::RemoveRows { .. } => {
-                return Err(SinkError::internal(
-                    "rows are to be taken out of a request, though row errors end the job",
-                ));
-            }
+            Command::Release { batch } => self.release(batch),
+            Command::RemoveRows { batch, rows } => self.remove_rows(batch, &rows)?,
             Command::Prepared { epoch, state, commit } => {
                 self.aftermath.prepared(epoch);
+                if let Some(letters) = &mut self.dead_letters {
+                    letters.prepared(epoch);
+                }
                 reply(self.prepared.take(), (state, commit));
             }
             Command::Flush {
@@ -465,8 +458,10 @@ impl Driver {
         Ok(())
     }
 
-    fn create_stream(&mut self, lane: Lane) {
-        let (transport, table) = (self.transport.clone(), self.table.clone());
+    fn create_stream(&mut self, lane: Lane, destination: Destination) {
+        let letters = self.dead_letters.as_ref().filter(|_| destination == Destination::DeadLetters);
+        let table = letters.map_or(&self.table, |letters| &letters.table).clone();
+        let transport = self.transport.clone();
         self.calls.spawn(async move {
             let result = transport.create_stream(&table).await.map(|created| created.name);
             Done::Created { lane, result }
@@ -477,9 +472,10 @@ impl Driver {
         let stream = parse(stream)?;
         // As many as may be unanswered, so that handing one over never waits.
         let capacity = self.window_requests + 1;
-        let schema = self.wire.writer_schema();
+        let letters = self.dead_letters.as_ref().filter(|letters| letters.table == *stream.table());
+        let schema = letters.map_or(&self.wire, |letters| &letters.wire).writer_schema();
         let mut opened = self.transport.open_append(&stream, schema, TRACE_ID, capacity);
-        if self.missing_values == MissingValues::Default {
+        if letters.is_none() && self.missing_values == MissingValues::Default {
             opened.sender.take_defaults_for_null();
         }
         let (events, abort) = events(generation, opened.receiver);
@@ -504,14 +500,14 @@ impl Driver {
         let Some(connection) = self.connections.get_mut(&generation) else {
             return Ok(());
         };
-        let (_, rows) = self
+        let payload = self
             .payloads
             .get(&batch)
             .expect("the core appends what it was given and has not released");
         let offset = i64::try_from(offset.0).expect("the core keeps offsets within i64");
         let append = AppendRequest {
             offset,
-            rows: rows.clone(),
+            rows: payload.encoded.clone(),
         };
         match connection.sender.try_send(append) {
             Ok(()) => connection.unanswered.push_back(request),

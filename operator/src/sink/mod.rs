@@ -2,10 +2,12 @@
 
 mod aftermath;
 mod coalesce;
+mod dead_letters;
 mod driver;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod notice;
+mod refused;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -23,7 +25,7 @@ use bigquery_sink_state::{
     CommitList, Core, CoreConfig, Epoch, Input, Micros, Mutation, RestoredUnion, RowErrorPolicy,
     SubtaskIndex, SubtaskState,
 };
-use bigquery_write_proto::rows::{ConvertError, RowEncoder};
+use bigquery_write_proto::rows::{RowEncoder, Wire};
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -32,10 +34,12 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::credentials::{TokenSource, token_source};
 use crate::error::SinkError;
 use crate::host::{Barrier, CloseReason, CommitReplay, Committed, Prepared, Restored, SinkOperator, Task};
-use crate::options::SinkOptions;
+use crate::options::{RowErrors, SinkOptions};
 use crate::probe::Probe;
 use crate::transport::Transport;
+use dead_letters::DeadLetters;
 use driver::{Clock, Commit, Driver, Feed, Mark};
+use refused::{Sieve, Sifted};
 
 /// What the subtasks of one process share: the connection, the tokens, the counters.
 #[derive(Clone, Debug)]
@@ -79,10 +83,14 @@ impl Environment {
 /// Counts since the process started; they never go down.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Rows BigQuery acknowledged.
+    /// Rows BigQuery acknowledged, without dead letters.
     pub rows_appended: AtomicU64,
-    /// Rows that did not fit the table.
+    /// Rows that did not fit the table, as the sink found before it sent them.
     pub rows_rejected: AtomicU64,
+    /// Rows that BigQuery refused, of those that became dead letters.
+    pub rows_rejected_by_bigquery: AtomicU64,
+    /// Dead letters BigQuery acknowledged.
+    pub dead_letters_written: AtomicU64,
     /// Streams created.
     pub streams_created: AtomicU64,
     /// Streams left in the middle of an epoch.
@@ -124,6 +132,15 @@ pub enum TableLook {
     WillBeCreated,
 }
 
+/// The tables that [`BigQuerySink::check`] looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableLooks {
+    /// That of the rows.
+    pub table: TableLook,
+    /// `dead_letter.table`, if there is one.
+    pub dead_letters: Option<TableLook>,
+}
+
 /// One subtask of the sink.
 ///
 /// The work is done by a task of its own, which lives from `on_start` to `on_close`, to the first error, or to the drop of the sink,
@@ -141,6 +158,7 @@ pub struct BigQuerySink {
 /// The sink between its start and its end.
 struct Running {
     encoder: RowEncoder,
+    wire: Arc<Wire>,
     feed: mpsc::Sender<Feed>,
     commits: mpsc::Sender<Commit>,
     task: AbortOnDropHandle<Result<(), SinkError>>,
@@ -159,8 +177,8 @@ impl BigQuerySink {
         }
     }
 
-    /// Looks the table up and checks the columns against it, as the start of a run does, but creates nothing: for a missing table
-    /// that the start would create, looks whether it could.
+    /// Looks the table up, and that of dead letters, and checks the columns against them, as the start of a run does, but creates
+    /// nothing: for a missing table that the start would create, looks whether it could.
     ///
     /// # Errors
     /// A missing table or dataset, a missing permission, or every column that does not fit.
@@ -168,8 +186,16 @@ impl BigQuerySink {
         options: &SinkOptions,
         columns: &SchemaRef,
         environment: &Environment,
-    ) -> Result<TableLook, SinkError> {
-        start::look(options, columns, environment).await
+    ) -> Result<TableLooks, SinkError> {
+        let table = start::look(options, columns, environment).await?;
+        let dead_letters = match options.for_dead_letters() {
+            None => None,
+            Some(options) => {
+                let look = start::look(&options, &dead_letters::columns(), environment).await;
+                Some(look.map_err(of_dead_letters)?)
+            }
+        };
+        Ok(TableLooks { table, dead_letters })
     }
 
     fn core(
@@ -183,7 +209,10 @@ impl BigQuerySink {
             subtask: self.task.subtask,
             parallelism: self.task.parallelism,
             streams: 1,
-            row_errors: RowErrorPolicy::Fail,
+            row_errors: match self.options.row_errors {
+                RowErrors::Fail => RowErrorPolicy::Fail,
+                RowErrors::DeadLetter { .. } => RowErrorPolicy::DeadLetter,
+            },
             started_at: clock.started_at,
             limits: translate::limits(&self.options, table_is_young),
             mutation: self.environment.mutation,
@@ -203,16 +232,35 @@ impl BigQuerySink {
         })
     }
 
-    fn convert(&self, encoder: &RowEncoder, batch: &RecordBatch) -> Result<RecordBatch, SinkError> {
-        let counters = &self.environment.counters;
-        let converted = encoder.convert(batch).map_err(|error| {
-            if let ConvertError::Rows(rows) = &error {
-                Counters::add(&counters.rows_rejected, rows.rows.len() as u64);
-            }
-            translate::convert_error(error)
-        })?;
-        Counters::add(&counters.values_truncated, converted.truncated);
-        Ok(converted.batch)
+    /// Converts a batch; rows that do not fit end the job, or are parted from the others.
+    fn sift(&self, running: &Running, batch: &RecordBatch) -> Result<Sifted, SinkError> {
+        let sieve = Sieve {
+            encoder: &running.encoder,
+            wire: &running.wire,
+            limit: coalesce::largest(&running.wire),
+            counters: &self.environment.counters,
+        };
+        match self.options.row_errors {
+            RowErrors::Fail => sieve.all(batch),
+            RowErrors::DeadLetter { .. } => sieve.part(batch),
+        }
+    }
+
+    /// What writes dead letters, if they are asked for.
+    async fn dead_letters(
+        &self,
+        newest: Option<Epoch>,
+    ) -> Result<Option<(DeadLetters, bool)>, SinkError> {
+        let Some(options) = self.options.for_dead_letters() else {
+            return Ok(None);
+        };
+        let (columns, now) = (dead_letters::columns(), self.task.started_at_micros);
+        let started = start::start(&options, &columns, &self.environment, now).await;
+        let started = started.map_err(of_dead_letters)?;
+        let is_young = started.table_is_young;
+        let writer = (started.encoder, started.wire);
+        let letters = DeadLetters::new(&self.options, self.task.subtask, newest, writer);
+        Ok(letters.map(|letters| (letters, is_young)))
     }
 }
 
@@ -265,8 +313,11 @@ impl SinkOperator for BigQuerySink {
         let restored = restored.transpose()?;
         let now = self.task.started_at_micros;
         let started = start::start(&self.options, &self.columns, &self.environment, now).await?;
-        let core = self.core(clock, restored, started.table_is_young);
-        let (encoder, wire) = (started.encoder, started.wire);
+        let newest = restored.as_ref().map(|(union, _)| union.epoch());
+        let dead_letters = self.dead_letters(newest).await?;
+        let is_young = started.table_is_young || dead_letters.as_ref().is_some_and(|(_, is_young)| *is_young);
+        let core = self.core(clock, restored, is_young);
+        let (encoder, wire) = (started.encoder, Arc::new(started.wire));
         // The queues hold one entry: what is beyond waits in the host's call, which is its backpressure.
         let (feed, feeds) = mpsc::channel(1);
         let (commits, commits_out) = mpsc::channel(1);
@@ -274,13 +325,15 @@ impl SinkOperator for BigQuerySink {
             core,
             clock,
             self.task.subtask,
-            wire,
+            Arc::clone(&wire),
+            dead_letters.map(|(letters, _)| letters),
             &self.options,
             &self.environment,
         );
         let task = AbortOnDropHandle::new(tokio::spawn(driver.run(feeds, commits_out)));
         self.running = Some(Running {
             encoder,
+            wire,
             feed,
             commits,
             task,
@@ -291,8 +344,8 @@ impl SinkOperator for BigQuerySink {
     async fn process_batch(&mut self, batch: RecordBatch) -> Result<(), SinkError> {
         let mut running = self.take_running()?;
         if batch.num_rows() > 0 {
-            let rows = self.convert(&running.encoder, &batch)?;
-            running.feed(Feed::Rows(rows)).await?;
+            let sifted = self.sift(&running, &batch)?;
+            running.feed(Feed::Rows(sifted)).await?;
         }
         self.running = Some(running);
         Ok(())
@@ -367,6 +420,11 @@ impl fmt::Debug for BigQuerySink {
             .field("task", &self.task)
             .finish_non_exhaustive()
     }
+}
+
+/// Says which table it is about.
+fn of_dead_letters(error: SinkError) -> SinkError {
+    error.about("option 'dead_letter.table', whose columns docs/dead_letters.md lists")
 }
 
 fn read_union(table: &str, restored: &Restored) -> Result<RestoredUnion, SinkError> {

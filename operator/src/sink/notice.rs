@@ -35,6 +35,7 @@ pub(super) fn tell(notice: &Notice, counters: &Counters) {
             tracing::warn!(%stream, %flushable, reason, "left a write stream");
         }
         Notice::RowsRejected { stream, rows } => {
+            Counters::add(&counters.rows_rejected_by_bigquery, rows.0);
             tracing::warn!(%stream, %rows, "BigQuery refused rows");
         }
         Notice::AlreadyFlushed => Counters::add(&counters.already_flushed, 1),

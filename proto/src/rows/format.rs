@@ -203,6 +203,31 @@ impl MeasuredRows {
         }
     }
 
+    /// The converted rows themselves.
+    #[must_use]
+    pub fn batch(&self) -> &RecordBatch {
+        &self.batch
+    }
+
+    /// The rows that could not go even alone into a request whose rows may take `limit` bytes: the index of each, ascending, and what it
+    /// takes. As exact as [`bytes`](Self::bytes).
+    #[must_use]
+    pub fn rows_over(&self, limit: usize) -> Vec<(usize, usize)> {
+        let alone = |row: usize| match &self.sizes {
+            Sizes::Arrow { .. } => batch_bytes(&self.batch.slice(row, 1)),
+            Sizes::Proto { ends, from, .. } => end(ends, from + row + 1) - end(ends, from + row),
+        };
+        let overhead = match &self.sizes {
+            Sizes::Arrow { empty, .. } => *empty,
+            Sizes::Proto { .. } => 0,
+        };
+        if self.bytes() + overhead <= limit {
+            return Vec::new();
+        }
+        let rows = (0..self.num_rows()).map(|row| (row, alone(row)));
+        rows.filter(|(_, bytes)| *bytes > limit).collect()
+    }
+
     /// How many of the first rows take at most `room` bytes. Rows differ in size, so it is not guessed.
     #[must_use]
     pub fn fitting(&self, room: usize) -> usize {

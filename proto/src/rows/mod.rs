@@ -152,8 +152,17 @@ impl RowEncoder {
     /// # Errors
     /// [`ConvertError::Rows`] names the rows that do not fit; nothing is changed silently but what `options` allow.
     pub fn convert(&self, batch: &RecordBatch) -> Result<Converted, ConvertError> {
+        self.convert_listing(batch, refusal::LISTED)
+    }
+
+    /// As [`convert`](Self::convert), with at most so many row errors told in full; with `usize::MAX` each, for a caller that goes on
+    /// without the refused rows.
+    ///
+    /// # Errors
+    /// As [`convert`](Self::convert).
+    pub fn convert_listing(&self, batch: &RecordBatch, listed: usize) -> Result<Converted, ConvertError> {
         self.check_shape(batch)?;
-        let mut report = Report::new(batch.num_rows());
+        let mut report = Report::new(batch.num_rows(), listed);
         let mut conversion = Conversion::new(&mut report, self.options);
         let mut columns = Vec::with_capacity(self.columns.len());
         for plan in &self.columns {

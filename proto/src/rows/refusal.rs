@@ -3,13 +3,13 @@
 use std::error::Error;
 use std::fmt;
 
-/// How many errors are told in full.
-const LISTED: usize = 10;
+/// How many errors are told in full, to a person at least.
+pub(super) const LISTED: usize = 10;
 
 /// The rows of a batch that do not fit the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowErrors {
-    /// The first errors by row, at most ten.
+    /// The first errors by row, at most ten unless more were asked for.
     pub errors: Vec<RowError>,
     /// Number of errors, listed or not. A row may have several.
     pub total: u64,
@@ -64,6 +64,8 @@ pub enum RowReason {
 #[derive(Debug)]
 pub(super) struct Report {
     rows: usize,
+    /// Most errors told in full.
+    listed: usize,
     /// One mark per row; empty until the first error.
     refused: Vec<bool>,
     errors: Vec<RowError>,
@@ -81,9 +83,10 @@ pub(super) enum Place<'a> {
 }
 
 impl Report {
-    pub(super) fn new(rows: usize) -> Self {
+    pub(super) fn new(rows: usize, listed: usize) -> Self {
         Self {
             rows,
+            listed,
             refused: Vec::new(),
             errors: Vec::new(),
             total: 0,
@@ -104,7 +107,7 @@ impl Report {
             column: column.to_owned(),
             reason,
         };
-        if self.errors.len() < LISTED {
+        if self.errors.len() < self.listed {
             self.errors.push(error());
         } else if let Some(last) = self.errors.iter_mut().max_by_key(|error| error.row)
             && row < last.row
@@ -162,11 +165,12 @@ impl fmt::Display for RowErrors {
             1 => f.write_str("1 row does not fit the table")?,
             count => write!(f, "{count} rows do not fit the table")?,
         }
-        for (number, error) in self.errors.iter().enumerate() {
+        let told = &self.errors[..self.errors.len().min(LISTED)];
+        for (number, error) in told.iter().enumerate() {
             f.write_str(if number == 0 { ": " } else { "; " })?;
             error.fmt(f)?;
         }
-        match self.total.saturating_sub(self.errors.len() as u64) {
+        match self.total.saturating_sub(told.len() as u64) {
             0 => Ok(()),
             more => write!(f, "; and {more} more"),
         }

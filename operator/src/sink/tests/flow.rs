@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bigquery_write_proto::rows::EncodedRows;
+use bigquery_write_proto::rows::{EncodedRows, MeasuredRows};
 use tokio::time::{sleep, timeout};
 
 use super::*;
@@ -21,7 +21,6 @@ const FORMATS: [Format; 2] = [Format::Arrow, Format::Proto];
 
 /// Rows and bytes of each request that these batches make, when nothing else comes.
 fn requests(format: Format, batches: impl IntoIterator<Item = RecordBatch>) -> Vec<(usize, usize)> {
-    let encoder = encoder();
     let mut coalescer = Coalescer::new(Arc::new(wire(format)), TARGET);
     let mut requests = Vec::new();
     let mut take = |coalescer: &mut Coalescer| {
@@ -29,7 +28,7 @@ fn requests(format: Format, batches: impl IntoIterator<Item = RecordBatch>) -> V
         requests.push((payload.rows, payload.encoded.bytes()));
     };
     for batch in batches {
-        coalescer.push(encoder.convert(&batch).unwrap().batch).unwrap();
+        coalescer.push(measured(format, &batch)).unwrap();
         while coalescer.is_full() {
             take(&mut coalescer);
         }
@@ -39,6 +38,10 @@ fn requests(format: Format, batches: impl IntoIterator<Item = RecordBatch>) -> V
     }
     assert!(coalescer.take().unwrap().is_none());
     requests
+}
+
+fn measured(format: Format, batch: &RecordBatch) -> MeasuredRows {
+    wire(format).measure(encoder().convert(batch).unwrap().batch).unwrap()
 }
 
 /// The rows of a message, under the pipeline's schema.
@@ -114,7 +117,7 @@ async fn rows_keep_their_order_through_joining_and_cutting() {
         let batch = rows(next..next + size);
         next += size;
         expected.push(batch.clone());
-        coalescer.push(encoder.convert(&batch).unwrap().batch).unwrap();
+        coalescer.push(measured(Format::Arrow, &batch)).unwrap();
         while coalescer.is_full() {
             taken.push(coalescer.take().unwrap().unwrap());
         }
@@ -137,17 +140,12 @@ async fn rows_keep_their_order_through_joining_and_cutting() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_a_full_request_waits_since_its_own_arrival() {
-    let encoder = encoder();
     let mut coalescer = Coalescer::new(Arc::new(wire(Format::Arrow)), TARGET);
     assert_eq!(coalescer.since(), None);
     let begin = Instant::now();
-    coalescer
-        .push(encoder.convert(&sized([1_500_000])).unwrap().batch)
-        .unwrap();
+    coalescer.push(measured(Format::Arrow, &sized([1_500_000]))).unwrap();
     sleep(Duration::from_millis(150)).await;
-    coalescer
-        .push(encoder.convert(&sized([1_500_000])).unwrap().batch)
-        .unwrap();
+    coalescer.push(measured(Format::Arrow, &sized([1_500_000]))).unwrap();
     assert_eq!(coalescer.since(), Some(begin));
     sleep(Duration::from_millis(30)).await;
     assert_eq!(coalescer.take().unwrap().unwrap().rows, 1);
@@ -194,10 +192,9 @@ async fn a_row_that_no_request_can_hold_is_said_with_its_size() {
         "above the target, below the limit"
     );
 
-    sink.process_batch(sized([10, 12_000_000, 10])).await.unwrap();
-    let error = sink.handle_checkpoint(barrier(2)).await.unwrap_err();
-    let text =
-        "a row takes 12000240 bytes, more than the 9961472 bytes of the largest request; shorten its values";
+    let error = sink.process_batch(sized([10, 12_000_000, 10])).await.unwrap_err();
+    let text = "row 2 of the batch takes 12000336 bytes, more than the 9961472 bytes of the largest request; shorten the values, or \
+                let such rows become dead letters (option 'row_errors')";
     assert_eq!(told(&error), (Blame::User, Retry::Never, text.to_owned()));
 }
 

@@ -132,10 +132,9 @@ async fn a_protobuf_row_that_no_request_can_hold_is_said_with_its_size() {
         1,
         "12 bytes more are the limit"
     );
-    sink.process_batch(sized(9_961_461)).await.unwrap();
-    let error = sink.handle_checkpoint(barrier(2)).await.unwrap_err();
-    let text =
-        "a row takes 9961473 bytes, more than the 9961472 bytes of the largest request; shorten its values";
+    let error = sink.process_batch(sized(9_961_461)).await.unwrap_err();
+    let text = "row 1 of the batch takes 9961473 bytes, more than the 9961472 bytes of the largest request; shorten the values, or \
+                let such rows become dead letters (option 'row_errors')";
     assert_eq!(told(&error), (Blame::User, Retry::Never, text.to_owned()));
 }
 

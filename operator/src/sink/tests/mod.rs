@@ -1,6 +1,7 @@
 //! The sink as a host drives it, against the emulator: pipes in memory, simulated time, full rows read back.
 
 mod calls;
+mod dead_letters;
 mod defaults;
 mod faults;
 mod flow;

@@ -300,20 +300,20 @@ async fn a_check_says_what_would_be_added_and_adds_nothing() {
         .await
         .unwrap();
     let added = ["price FLOAT64", "place.street STRING"].map(str::to_owned);
-    assert_eq!(look, TableLook::WillGain(added.to_vec()));
+    assert_eq!(look.table, TableLook::WillGain(added.to_vec()));
     assert_eq!(shape(&world), before);
     let mut sink = sink_of(&world, &wider(), 0, 1);
     sink.on_start(None).await.unwrap();
     let look = BigQuerySink::check(&world.options, &wider(), &world.environment)
         .await
         .unwrap();
-    assert_eq!(look, TableLook::Fits);
+    assert_eq!(look.table, TableLook::Fits);
 
     let world = World::with_rest(&[CREATES, ("table", "returns")]).await;
     let look = BigQuerySink::check(&world.options, &wider(), &world.environment)
         .await
         .unwrap();
-    assert_eq!(look, TableLook::WillBeCreated);
+    assert_eq!(look.table, TableLook::WillBeCreated);
     assert!(world.handle.rows(&returns()).is_err());
 }
 

@@ -1,0 +1,105 @@
+//! Refused rows as JSON, and the ratio.
+
+use arrow_array::types::Int32Type;
+use arrow_array::{
+    BinaryArray, BinaryViewArray, Date32Array, Decimal128Array, DictionaryArray, Float64Array, ListArray, StructArray,
+    TimestampNanosecondArray, UInt64Array,
+};
+
+use super::json::Documents;
+use super::ratio::Ratio;
+use super::*;
+
+#[test]
+fn every_type_has_a_json_that_bigquery_takes() {
+    let decimals = Decimal128Array::from(vec![Some(-12_345), None]).with_precision_and_scale(38, 3).unwrap();
+    let inner: ArrayRef = Arc::new(decimals.clone());
+    let instants = TimestampNanosecondArray::from(vec![Some(1_767_323_045_123_456_789), None]);
+    let lists = ListArray::from_iter_primitive::<Int32Type, _, _>([Some(vec![Some(1), None]), None]);
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("large", Arc::new(UInt64Array::from(vec![Some(u64::MAX), None]))),
+        ("text", Arc::new(StringArray::from(vec![Some("a \"b\"\n\u{1}ü"), None]))),
+        ("bytes", Arc::new(BinaryArray::from_opt_vec(vec![Some(&[0, 255, 16]), None]))),
+        ("decimal", inner.clone()),
+        ("naive", Arc::new(instants.clone())),
+        ("instant", Arc::new(instants.with_timezone("+00:00"))),
+        ("date", Arc::new(Date32Array::from(vec![Some(-1), None]))),
+        ("float", Arc::new(Float64Array::from(vec![Some(f64::NAN), Some(-0.1)]))),
+        ("list", Arc::new(lists)),
+        ("word", Arc::new(DictionaryArray::<Int32Type>::from_iter([Some("yes"), None]))),
+        ("inside", Arc::new(StructArray::try_from(vec![("d", inner)]).unwrap())),
+        ("view", Arc::new(BinaryViewArray::from_iter([Some(b"ab".as_slice()), None]))),
+    ];
+    let rows = RecordBatch::try_from_iter(columns.into_iter().map(|(name, array)| (name, array))).unwrap();
+    let documents = Documents::of(&rows);
+    assert_eq!(
+        documents.row(0).unwrap(),
+        concat!(
+            r#"{"large":18446744073709551615,"text":"a \"b\"\n\u0001ü","bytes":"00ff10","decimal":"-12.345","#,
+            r#""naive":"2026-01-02T03:04:05.123456789","instant":"2026-01-02T03:04:05.123456789Z","date":"1969-12-31","#,
+            r#""float":null,"list":[1,null],"word":"yes","inside":{"d":"-12.345"},"#,
+            r#""view":"a value of type BinaryView, which has no JSON form"}"#
+        )
+    );
+    assert_eq!(
+        documents.row(1).unwrap(),
+        concat!(
+            r#"{"large":null,"text":null,"bytes":null,"decimal":null,"naive":null,"instant":null,"date":null,"float":-0.1,"#,
+            r#""list":null,"word":null,"inside":{"d":null},"view":"a value of type BinaryView, which has no JSON form"}"#
+        )
+    );
+}
+
+#[test]
+fn a_row_too_long_for_a_letter_leaves_its_size() {
+    let long: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat((8 << 20) - 8), "x".repeat((8 << 20) - 7)]));
+    let documents = Documents::of(&RecordBatch::try_from_iter([("a", long)]).unwrap());
+    assert_eq!(documents.row(0).unwrap().len(), 8 << 20);
+    assert_eq!(
+        documents.row(1).unwrap(),
+        r#"{"json_bytes":8388609,"omitted":"the row is too long for a dead letter"}"#
+    );
+}
+
+fn reasons(text: &str, count: usize) -> Vec<Reason> {
+    let text = text.to_owned();
+    vec![Reason { column: None, text }; count]
+}
+
+#[test]
+fn the_ratio_is_that_of_the_newest_rows_alone() {
+    let mut ratio = Ratio::new(0.1);
+    // 10 of 100 and more than 100 of them: as much as is allowed.
+    for _ in 0..100 {
+        ratio.count(100, &reasons("a", 10)).unwrap();
+    }
+    // 1,001 of 10,100: the oldest batch is forgotten when 10,000 are left without it.
+    let error = ratio.count(100, &reasons("b", 11)).unwrap_err();
+    assert!(
+        error.to_string().starts_with(
+            "1001 of the last 10000 rows were refused, more than dead_letter.max_ratio = 0.1 allows; the commonest reason, 990 times: a. "
+        ),
+        "{error}"
+    );
+
+    let mut ratio = Ratio::new(0.1);
+    ratio.count(1_000, &reasons("a", 99)).unwrap();
+    // Good rows one by one, as many as make the bad ones old; however many come, few counts are kept.
+    for _ in 0..100_000 {
+        ratio.count(1, &[]).unwrap();
+    }
+    assert!(ratio.entries() <= 102, "{}", ratio.entries());
+    ratio.count(0, &reasons("a", 1_000)).unwrap();
+    assert!(ratio.count(0, &reasons("a", 1)).is_err(), "of 10,000 or a few more");
+}
+
+#[test]
+fn a_ratio_of_one_lets_everything_pass_and_of_none_a_hundredth_bad_row_not() {
+    let mut ratio = Ratio::new(1.0);
+    for _ in 0..100 {
+        ratio.count(1_000, &reasons("a", 1_000)).unwrap();
+    }
+    let mut ratio = Ratio::new(0.0);
+    ratio.count(5_000, &reasons("a", 99)).unwrap();
+    assert!(ratio.count(1, &reasons("a", 1)).is_err());
+}

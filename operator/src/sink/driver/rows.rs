@@ -1,0 +1,132 @@
+//! Rows on their way through the driver: from the host into requests, and refused ones into dead letters.
+
+use bigquery_sink_state::{BatchId, Destination, Input, RowCount, RowFault};
+use bigquery_write_proto::rows::{EncodedRows, MeasuredRows};
+
+use super::super::Counters;
+use super::super::refused::{Reason, Refused, Sifted, only, without};
+use super::Driver;
+use crate::error::SinkError;
+
+/// A request that was not acknowledged.
+#[derive(Debug)]
+pub(super) struct Unacknowledged {
+    pub(super) destination: Destination,
+    pub(super) rows: RowCount,
+    /// A resend shares the bytes.
+    pub(super) encoded: EncodedRows,
+    /// What was encoded, kept only where BigQuery may have rows taken out of it (`row_errors = 'dead_letter'`).
+    pub(super) kept: Vec<MeasuredRows>,
+}
+
+impl Driver {
+    /// Takes a batch from the host.
+    pub(super) fn take(&mut self, sifted: Sifted) -> Result<(), SinkError> {
+        let good = sifted.good.as_ref().map_or(0, MeasuredRows::num_rows);
+        if let Some(letters) = &mut self.dead_letters {
+            let refused = sifted.refused.as_ref();
+            let reasons = refused.map_or(&[][..], |refused| &refused.reasons);
+            letters.count(good + reasons.len(), reasons)?;
+        }
+        if let Some(refused) = sifted.refused {
+            let rows = RowCount(refused.reasons.len() as u64);
+            self.bury(&refused)?;
+            self.tell(Input::RowsRefused { rows });
+        }
+        match sifted.good {
+            Some(good) => self.coalescer.push(good),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives the core one request.
+    pub(super) fn send(&mut self, to: Option<Destination>) -> Result<(), SinkError> {
+        let payload = match (to, &mut self.dead_letters) {
+            (Some(Destination::Table), _) => self.coalescer.take()?,
+            (Some(Destination::DeadLetters), Some(letters)) => letters.coalescer.take()?,
+            (Some(Destination::DeadLetters), None) | (None, _) => None,
+        };
+        let (Some(destination), Some(payload)) = (to, payload) else {
+            return Ok(());
+        };
+        let may_shrink = destination == Destination::Table && self.dead_letters.is_some();
+        self.next_batch += 1;
+        let (id, rows) = (BatchId(self.next_batch), RowCount(payload.rows as u64));
+        let bytes = payload.encoded.bytes() as u64;
+        let unacknowledged = Unacknowledged {
+            destination,
+            rows,
+            encoded: payload.encoded,
+            kept: if may_shrink { payload.measured } else { Vec::new() },
+        };
+        self.payloads.insert(id, unacknowledged);
+        self.tell(Input::Batch {
+            destination,
+            id,
+            rows,
+            bytes,
+        });
+        Ok(())
+    }
+
+    /// Lets go of a request that was acknowledged, or has no rows left.
+    pub(super) fn release(&mut self, batch: BatchId) {
+        if let Some(payload) = self.payloads.remove(&batch) {
+            let counter = match payload.destination {
+                Destination::Table => &self.counters.rows_appended,
+                Destination::DeadLetters => &self.counters.dead_letters_written,
+            };
+            Counters::add(counter, payload.rows.0);
+        }
+    }
+
+    /// Takes rows that BigQuery refused out of a request, and makes dead letters of them.
+    pub(super) fn remove_rows(&mut self, batch: BatchId, faults: &[RowFault]) -> Result<(), SinkError> {
+        let payload = self.payloads.get_mut(&batch).filter(|payload| !payload.kept.is_empty());
+        let Some(payload) = payload else {
+            return Err(SinkError::internal(
+                "rows are to be taken out of a request that was not kept for that",
+            ));
+        };
+        let internal = |error| SinkError::internal("a request could not be made anew").with_source(error);
+        let whole = self.wire.join(&payload.kept).map_err(internal)?;
+        let rows: Vec<usize> = faults
+            .iter()
+            .map(|fault| usize::try_from(fault.index).expect("the core names rows of the request only"))
+            .collect();
+        let refused = Refused {
+            rows: only(whole.batch(), &rows)?,
+            reasons: faults
+                .iter()
+                .map(|fault| Reason::of_server(&fault.message, whole.batch()))
+                .collect(),
+        };
+        let good = self.wire.measure(without(whole.batch(), &rows)?).map_err(internal)?;
+        payload.rows = RowCount(good.num_rows() as u64);
+        payload.kept = vec![good];
+        payload.encoded = self.wire.encode(&payload.kept).map_err(internal)?;
+        let (left, bytes) = (payload.rows, payload.encoded.bytes() as u64);
+        if let Some(letters) = &mut self.dead_letters {
+            // They came as rows before.
+            letters.count(0, &refused.reasons)?;
+        }
+        self.bury(&refused)?;
+        self.tell(Input::RowsRemoved {
+            batch,
+            rows: left,
+            bytes: if left.0 == 0 { 0 } else { bytes },
+            dead_letters: RowCount(refused.reasons.len() as u64),
+        });
+        Ok(())
+    }
+
+    fn bury(&mut self, refused: &Refused) -> Result<(), SinkError> {
+        let now = self.clock.now();
+        match &mut self.dead_letters {
+            Some(letters) => letters.bury(refused, now),
+            None => Err(SinkError::internal(
+                "rows were refused without a place for dead letters",
+            )),
+        }
+    }
+}

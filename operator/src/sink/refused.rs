@@ -1,0 +1,207 @@
+//! Rows that do not fit, found before they are part of a request: the good ones of their batch go on without them.
+
+use std::collections::BTreeMap;
+
+use arrow_array::{BooleanArray, RecordBatch};
+use arrow_select::filter::filter_record_batch;
+use bigquery_write_proto::rows::{ConvertError, Converted, MeasuredRows, RowEncoder, RowErrors, Wire};
+
+use super::{Counters, translate};
+use crate::error::SinkError;
+
+/// How many rows an error tells of.
+const LISTED: usize = 10;
+
+/// Rows that were refused, by the sink or by BigQuery.
+#[derive(Debug)]
+pub(super) struct Refused {
+    /// As the pipeline brought them; those that BigQuery refused as they were converted.
+    pub(super) rows: RecordBatch,
+    /// One for each row.
+    pub(super) reasons: Vec<Reason>,
+}
+
+/// Why a row was refused; never with its values.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Reason {
+    /// Dotted path of the column, where one is to blame and known.
+    pub(super) column: Option<String>,
+    pub(super) text: String,
+}
+
+/// A batch, parted.
+#[derive(Debug)]
+pub(super) struct Sifted {
+    /// The rows that fit, converted.
+    pub(super) good: Option<MeasuredRows>,
+    /// The others.
+    pub(super) refused: Option<Refused>,
+}
+
+/// What parting a batch takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sieve<'a> {
+    pub(super) encoder: &'a RowEncoder,
+    pub(super) wire: &'a Wire,
+    /// Most bytes of a request's rows.
+    pub(super) limit: usize,
+    pub(super) counters: &'a Counters,
+}
+
+impl Sieve<'_> {
+    /// Converts a batch whose every row must fit (`row_errors = 'fail'`).
+    ///
+    /// # Errors
+    /// Some rows do not fit, or the batch as a whole.
+    pub(super) fn all(self, batch: &RecordBatch) -> Result<Sifted, SinkError> {
+        let converted = self.encoder.convert(batch).map_err(|error| {
+            if let ConvertError::Rows(errors) = &error {
+                self.count_refused(errors.rows.len());
+            }
+            translate::convert_error(error)
+        })?;
+        let good = self.measured(converted)?;
+        let over = good.rows_over(self.limit);
+        if !over.is_empty() {
+            self.count_refused(over.len());
+            return Err(rows_too_large(&over, self.limit));
+        }
+        Ok(Sifted {
+            good: Some(good),
+            refused: None,
+        })
+    }
+
+    /// Parts a batch into rows that fit and rows that do not (`row_errors = 'dead_letter'`).
+    ///
+    /// # Errors
+    /// The batch as a whole cannot be converted, or a broken promise of our own.
+    pub(super) fn part(self, batch: &RecordBatch) -> Result<Sifted, SinkError> {
+        let mut reasons = BTreeMap::new();
+        let converted = match self.encoder.convert_listing(batch, usize::MAX) {
+            Err(ConvertError::Rows(errors)) => {
+                reasons = reasons_of(&errors);
+                let good = without(batch, &errors.rows)?;
+                self.encoder.convert(&good)
+            }
+            other => other,
+        };
+        let mut good = self.measured(converted.map_err(translate::convert_error)?)?;
+        let over = good.rows_over(self.limit);
+        if !over.is_empty() {
+            let fitting = (0..batch.num_rows()).filter(|row| !reasons.contains_key(row));
+            let fitting: Vec<usize> = fitting.collect();
+            for &(row, bytes) in &over {
+                reasons.insert(fitting[row], Reason::too_large(bytes, self.limit));
+            }
+            let over: Vec<usize> = over.into_iter().map(|(row, _)| row).collect();
+            good = self.measured(Converted {
+                batch: without(good.batch(), &over)?,
+                truncated: 0,
+            })?;
+        }
+        let mut refused = None;
+        if !reasons.is_empty() {
+            self.count_refused(reasons.len());
+            let rows: Vec<usize> = reasons.keys().copied().collect();
+            refused = Some(Refused {
+                rows: only(batch, &rows)?,
+                reasons: reasons.into_values().collect(),
+            });
+        }
+        Ok(Sifted {
+            good: (good.num_rows() > 0).then_some(good),
+            refused,
+        })
+    }
+
+    fn measured(self, converted: Converted) -> Result<MeasuredRows, SinkError> {
+        Counters::add(&self.counters.values_truncated, converted.truncated);
+        let measured = self.wire.measure(converted.batch);
+        measured.map_err(|error| SinkError::internal("rows could not be measured").with_source(error))
+    }
+
+    fn count_refused(self, rows: usize) {
+        Counters::add(&self.counters.rows_rejected, rows as u64);
+    }
+}
+
+impl Reason {
+    /// For a row that not even a request of its own holds.
+    pub(super) fn too_large(bytes: usize, limit: usize) -> Self {
+        Self {
+            column: None,
+            text: too_large(bytes, limit),
+        }
+    }
+
+    /// In BigQuery's words. It names a column at the end of its text, if at all (write-api.md 3.5).
+    pub(super) fn of_server(text: &str, wire: &RecordBatch) -> Self {
+        let named = text.trim_end_matches('.').rsplit_once(" on field ");
+        let named = named.map(|(_, column)| column);
+        // Only what is a column, since the text promises nothing.
+        let known = |column: &&str| {
+            let top = column.split('.').next().unwrap_or_default();
+            let schema = wire.schema_ref();
+            schema.fields().iter().any(|field| field.name().eq_ignore_ascii_case(top))
+        };
+        Self {
+            column: named.filter(known).map(str::to_owned),
+            text: text.to_owned(),
+        }
+    }
+}
+
+/// One reason for each row: its first error, and what else is wrong with it behind that.
+fn reasons_of(errors: &RowErrors) -> BTreeMap<usize, Reason> {
+    let mut reasons: BTreeMap<usize, Reason> = BTreeMap::new();
+    for error in &errors.errors {
+        let (column, text) = (&error.column, error.reason.to_string());
+        match reasons.get_mut(&error.row) {
+            Some(reason) => reason.text.push_str(&format!("; column `{column}`: {text}")),
+            None => {
+                let column = Some(column.clone());
+                reasons.insert(error.row, Reason { column, text });
+            }
+        }
+    }
+    reasons
+}
+
+fn too_large(bytes: usize, limit: usize) -> String {
+    format!("takes {bytes} bytes, more than the {limit} bytes of the largest request")
+}
+
+fn rows_too_large(over: &[(usize, usize)], limit: usize) -> SinkError {
+    // Counted from 1: this is for people.
+    let told = over.iter().take(LISTED);
+    let told = told.map(|&(row, bytes)| format!("row {} of the batch {}", row + 1, too_large(bytes, limit)));
+    let told: Vec<String> = told.collect();
+    let more = match over.len().saturating_sub(LISTED) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    SinkError::user(format!(
+        "{}{more}; shorten the values, or let such rows become dead letters (option 'row_errors')",
+        told.join("; ")
+    ))
+}
+
+/// The batch without these rows.
+pub(super) fn without(batch: &RecordBatch, rows: &[usize]) -> Result<RecordBatch, SinkError> {
+    chosen(batch, rows, false)
+}
+
+/// These rows of the batch.
+pub(super) fn only(batch: &RecordBatch, rows: &[usize]) -> Result<RecordBatch, SinkError> {
+    chosen(batch, rows, true)
+}
+
+fn chosen(batch: &RecordBatch, rows: &[usize], named: bool) -> Result<RecordBatch, SinkError> {
+    let mut mask = vec![!named; batch.num_rows()];
+    for &row in rows {
+        mask[row] = named;
+    }
+    filter_record_batch(batch, &BooleanArray::from(mask))
+        .map_err(|error| SinkError::internal("rows could not be taken out of a batch").with_source(error))
+}
