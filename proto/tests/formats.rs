@@ -183,8 +183,17 @@ fn rows_that_are_too_large_for_any_request_are_found_wherever_they_stand() {
         assert_eq!(over(&measured.split_at(2).1, 5_000), [1], "of a part");
         // The limit itself fits.
         let (row, bytes) = measured.rows_over(5_900)[0];
-        assert_eq!((row, over(&measured, bytes).len(), over(&measured, bytes - 1)), (3, 0, vec![3]));
-        let largest = wire.encode(&[measured.split_at(3).1.split_at(1).0]).unwrap().bytes();
-        assert!(largest <= bytes && (alone == 0 || largest == bytes), "{format:?}: {largest} of {bytes}");
+        assert_eq!(
+            (row, over(&measured, bytes).len(), over(&measured, bytes - 1)),
+            (3, 0, vec![3])
+        );
+        let largest = wire
+            .encode(&[measured.split_at(3).1.split_at(1).0])
+            .unwrap()
+            .bytes();
+        assert!(
+            largest <= bytes && (alone == 0 || largest == bytes),
+            "{format:?}: {largest} of {bytes}"
+        );
     }
 }

@@ -554,7 +554,11 @@ fn the_errors_told_are_the_first_by_row_over_all_columns() {
     let late = (8..20).map(|row| (row, "a"));
     let mut expected: Vec<_> = (0..5).map(|row| (row, "b")).chain(late).collect();
     expected.sort_unstable();
-    let listed: Vec<_> = all.errors.iter().map(|error| (error.row, error.column.as_str())).collect();
+    let listed: Vec<_> = all
+        .errors
+        .iter()
+        .map(|error| (error.row, error.column.as_str()))
+        .collect();
     assert_eq!(listed, expected);
     assert_eq!(all.to_string(), errors.to_string());
 }

@@ -110,7 +110,9 @@ fn every_option_reaches_its_field() {
     assert_eq!(options.sub_microseconds, SubMicroseconds::Refuse);
     assert_eq!(options.missing_values, MissingValues::Default);
     let dead_letters = RowErrors::DeadLetter {
-        table: "projects/shop/datasets/sales/tables/orders_refused".parse().unwrap(),
+        table: "projects/shop/datasets/sales/tables/orders_refused"
+            .parse()
+            .unwrap(),
         max_ratio: 0.25,
     };
     assert_eq!(options.row_errors, dead_letters);
@@ -506,18 +508,26 @@ fn refused_rows_need_a_table_of_their_own() {
         "option 'dead_letter.table' names the table that the rows go to; refused rows need another one"
     );
     let wrong_name = refusal(&table("a/b"));
-    assert!(wrong_name.starts_with("option 'dead_letter.table': "), "{wrong_name}");
+    assert!(
+        wrong_name.starts_with("option 'dead_letter.table': "),
+        "{wrong_name}"
+    );
     for option in [("dead_letter.table", "refused"), ("dead_letter.max_ratio", "0.5")] {
         assert_eq!(
             refusal(&[option]),
-            format!("option '{}' has no use without row_errors = 'dead_letter'", option.0)
+            format!(
+                "option '{}' has no use without row_errors = 'dead_letter'",
+                option.0
+            )
         );
     }
     for ratio in ["-0.1", "1.01", "10 %", "NaN", ""] {
         let options = dead_letter(&[("dead_letter.table", "refused"), ("dead_letter.max_ratio", ratio)]);
         assert_eq!(
             refusal(&options),
-            format!("option 'dead_letter.max_ratio': '{ratio}' is not accepted; accepted is a number from 0 to 1")
+            format!(
+                "option 'dead_letter.max_ratio': '{ratio}' is not accepted; accepted is a number from 0 to 1"
+            )
         );
     }
     for (ratio, expected) in [("0", 0.0), ("1", 1.0), (" 0.01 ", 0.01)] {

@@ -19,8 +19,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until};
 
-use super::aftermath::Aftermath;
 use self::rows::Unacknowledged;
+use super::aftermath::Aftermath;
 use super::coalesce::Coalescer;
 use super::dead_letters::DeadLetters;
 use super::refused::Sifted;
@@ -230,7 +230,11 @@ impl Driver {
             return None;
         }
         let is_due = |coalescer: &Coalescer, waited_for: bool| {
-            let over = || coalescer.since().is_some_and(|since| since + self.linger <= Instant::now());
+            let over = || {
+                coalescer
+                    .since()
+                    .is_some_and(|since| since + self.linger <= Instant::now())
+            };
             !coalescer.is_empty() && (waited_for || coalescer.is_full() || over())
         };
         let letters = self.dead_letters.as_ref().map(|letters| &letters.coalescer);
@@ -248,7 +252,9 @@ impl Driver {
     /// When to go on if nothing comes; the end of the linger only where something can be done about it.
     fn wake_at(&self, sends: bool) -> Option<Instant> {
         let core = self.core.next_wake().map(|at| self.clock.instant(at));
-        let linger = self.coalescers().filter_map(|coalescer| Some(coalescer.since()? + self.linger));
+        let linger = self
+            .coalescers()
+            .filter_map(|coalescer| Some(coalescer.since()? + self.linger));
         let linger = linger.min().filter(|_| !sends && self.core.has_room());
         core.into_iter().chain(linger).min()
     }
@@ -459,7 +465,10 @@ impl Driver {
     }
 
     fn create_stream(&mut self, lane: Lane, destination: Destination) {
-        let letters = self.dead_letters.as_ref().filter(|_| destination == Destination::DeadLetters);
+        let letters = self
+            .dead_letters
+            .as_ref()
+            .filter(|_| destination == Destination::DeadLetters);
         let table = letters.map_or(&self.table, |letters| &letters.table).clone();
         let transport = self.transport.clone();
         self.calls.spawn(async move {
@@ -472,8 +481,13 @@ impl Driver {
         let stream = parse(stream)?;
         // As many as may be unanswered, so that handing one over never waits.
         let capacity = self.window_requests + 1;
-        let letters = self.dead_letters.as_ref().filter(|letters| letters.table == *stream.table());
-        let schema = letters.map_or(&self.wire, |letters| &letters.wire).writer_schema();
+        let letters = self
+            .dead_letters
+            .as_ref()
+            .filter(|letters| letters.table == *stream.table());
+        let schema = letters
+            .map_or(&self.wire, |letters| &letters.wire)
+            .writer_schema();
         let mut opened = self.transport.open_append(&stream, schema, TRACE_ID, capacity);
         if letters.is_none() && self.missing_values == MissingValues::Default {
             opened.sender.take_defaults_for_null();

@@ -247,10 +247,7 @@ impl BigQuerySink {
     }
 
     /// What writes dead letters, if they are asked for.
-    async fn dead_letters(
-        &self,
-        newest: Option<Epoch>,
-    ) -> Result<Option<(DeadLetters, bool)>, SinkError> {
+    async fn dead_letters(&self, newest: Option<Epoch>) -> Result<Option<(DeadLetters, bool)>, SinkError> {
         let Some(options) = self.options.for_dead_letters() else {
             return Ok(None);
         };

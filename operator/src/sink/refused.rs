@@ -143,7 +143,10 @@ impl Reason {
         let known = |column: &&str| {
             let top = column.split('.').next().unwrap_or_default();
             let schema = wire.schema_ref();
-            schema.fields().iter().any(|field| field.name().eq_ignore_ascii_case(top))
+            schema
+                .fields()
+                .iter()
+                .any(|field| field.name().eq_ignore_ascii_case(top))
         };
         Self {
             column: named.filter(known).map(str::to_owned),

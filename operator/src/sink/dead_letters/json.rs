@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use arrow_array::{Array, RecordBatch, StringArray};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
-use arrow_json::writer::{Encoder, EncoderFactory, EncoderOptions, LineDelimited, NullableEncoder, WriterBuilder};
+use arrow_json::writer::{
+    Encoder, EncoderFactory, EncoderOptions, LineDelimited, NullableEncoder, WriterBuilder,
+};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema};
 use serde_json::json;
 
@@ -26,7 +28,10 @@ impl Documents {
     pub(super) fn of(rows: &RecordBatch) -> Self {
         let fields = rows.schema_ref().fields().iter();
         let columns = fields.zip(rows.columns()).map(|(field, array)| {
-            let probe = RecordBatch::try_new(Arc::new(Schema::new(vec![Arc::clone(field)])), vec![array.slice(0, array.len().min(1))]);
+            let probe = RecordBatch::try_new(
+                Arc::new(Schema::new(vec![Arc::clone(field)])),
+                vec![array.slice(0, array.len().min(1))],
+            );
             if probe.and_then(|probe| written(&probe)).is_ok() {
                 return (Arc::clone(field), Arc::clone(array));
             }
@@ -42,18 +47,23 @@ impl Documents {
 
     /// The object of one row; one that says how long it is where it is too long.
     pub(super) fn row(&self, row: usize) -> Result<String, SinkError> {
-        let internal = |error| SinkError::internal("a refused row could not be written as JSON").with_source(error);
+        let internal =
+            |error| SinkError::internal("a refused row could not be written as JSON").with_source(error);
         let bytes = written(&self.0.slice(row, 1)).map_err(internal)?;
         if bytes.len() > LONGEST {
-            let told = json!({ "omitted": "the row is too long for a dead letter", "json_bytes": bytes.len() });
+            let told =
+                json!({ "omitted": "the row is too long for a dead letter", "json_bytes": bytes.len() });
             return Ok(told.to_string());
         }
-        String::from_utf8(bytes).map_err(|error| SinkError::internal("JSON that is not UTF-8").with_source(error))
+        String::from_utf8(bytes)
+            .map_err(|error| SinkError::internal("JSON that is not UTF-8").with_source(error))
     }
 }
 
 fn written(rows: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
-    let builder = WriterBuilder::new().with_explicit_nulls(true).with_encoder_factory(Arc::new(DecimalsAsText));
+    let builder = WriterBuilder::new()
+        .with_explicit_nulls(true)
+        .with_encoder_factory(Arc::new(DecimalsAsText));
     let mut writer = builder.build::<_, LineDelimited>(Vec::new());
     writer.write(rows)?;
     writer.finish()?;
@@ -75,7 +85,10 @@ impl EncoderFactory for DecimalsAsText {
         array: &'a dyn Array,
         _options: &'a EncoderOptions,
     ) -> Result<Option<NullableEncoder<'a>>, ArrowError> {
-        if !matches!(array.data_type(), DataType::Decimal128(..) | DataType::Decimal256(..)) {
+        if !matches!(
+            array.data_type(),
+            DataType::Decimal128(..) | DataType::Decimal256(..)
+        ) {
             return Ok(None);
         }
         let options = FormatOptions::new().with_display_error(true);

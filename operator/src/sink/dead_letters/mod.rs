@@ -131,8 +131,12 @@ impl DeadLetters {
         let converted = self.encoder.convert(&letters).map_err(|error| {
             let table = &self.table;
             let error = translate::convert_error(error);
-            SinkError::new(error.blame(), error.retry(), format!("dead letters do not fit table {table}: {error}"))
-                .with_source(error)
+            SinkError::new(
+                error.blame(),
+                error.retry(),
+                format!("dead letters do not fit table {table}: {error}"),
+            )
+            .with_source(error)
         })?;
         let letters = self.wire.measure(converted.batch);
         let letters = letters

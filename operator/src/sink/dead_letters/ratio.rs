@@ -49,7 +49,9 @@ impl Ratio {
         self.rows += rows;
         self.refused += refused;
         match self.batches.back_mut() {
-            Some(last) if refused == 0 && last.refused == 0 && last.rows + rows <= JOINED => last.rows += rows,
+            Some(last) if refused == 0 && last.refused == 0 && last.rows + rows <= JOINED => {
+                last.rows += rows;
+            }
             _ => self.batches.push_back(Counts {
                 rows,
                 refused,

@@ -2,8 +2,8 @@
 
 use arrow_array::types::Int32Type;
 use arrow_array::{
-    BinaryArray, BinaryViewArray, Date32Array, Decimal128Array, DictionaryArray, Float64Array, ListArray, StructArray,
-    TimestampNanosecondArray, UInt64Array,
+    BinaryArray, BinaryViewArray, Date32Array, Decimal128Array, DictionaryArray, Float64Array, ListArray,
+    StructArray, TimestampNanosecondArray, UInt64Array,
 };
 
 use super::json::Documents;
@@ -12,25 +12,45 @@ use super::*;
 
 #[test]
 fn every_type_has_a_json_that_bigquery_takes() {
-    let decimals = Decimal128Array::from(vec![Some(-12_345), None]).with_precision_and_scale(38, 3).unwrap();
-    let inner: ArrayRef = Arc::new(decimals.clone());
+    let decimals = Decimal128Array::from(vec![Some(-12_345), None])
+        .with_precision_and_scale(38, 3)
+        .unwrap();
+    let inner: ArrayRef = Arc::new(decimals);
     let instants = TimestampNanosecondArray::from(vec![Some(1_767_323_045_123_456_789), None]);
     let lists = ListArray::from_iter_primitive::<Int32Type, _, _>([Some(vec![Some(1), None]), None]);
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("large", Arc::new(UInt64Array::from(vec![Some(u64::MAX), None]))),
-        ("text", Arc::new(StringArray::from(vec![Some("a \"b\"\n\u{1}ü"), None]))),
-        ("bytes", Arc::new(BinaryArray::from_opt_vec(vec![Some(&[0, 255, 16]), None]))),
-        ("decimal", inner.clone()),
+        (
+            "text",
+            Arc::new(StringArray::from(vec![Some("a \"b\"\n\u{1}ü"), None])),
+        ),
+        (
+            "bytes",
+            Arc::new(BinaryArray::from_opt_vec(vec![Some(&[0, 255, 16]), None])),
+        ),
+        ("decimal", Arc::clone(&inner)),
         ("naive", Arc::new(instants.clone())),
         ("instant", Arc::new(instants.with_timezone("+00:00"))),
         ("date", Arc::new(Date32Array::from(vec![Some(-1), None]))),
-        ("float", Arc::new(Float64Array::from(vec![Some(f64::NAN), Some(-0.1)]))),
+        (
+            "float",
+            Arc::new(Float64Array::from(vec![Some(f64::NAN), Some(-0.1)])),
+        ),
         ("list", Arc::new(lists)),
-        ("word", Arc::new(DictionaryArray::<Int32Type>::from_iter([Some("yes"), None]))),
-        ("inside", Arc::new(StructArray::try_from(vec![("d", inner)]).unwrap())),
-        ("view", Arc::new(BinaryViewArray::from_iter([Some(b"ab".as_slice()), None]))),
+        (
+            "word",
+            Arc::new(DictionaryArray::<Int32Type>::from_iter([Some("yes"), None])),
+        ),
+        (
+            "inside",
+            Arc::new(StructArray::try_from(vec![("d", inner)]).unwrap()),
+        ),
+        (
+            "view",
+            Arc::new(BinaryViewArray::from_iter([Some(b"ab".as_slice()), None])),
+        ),
     ];
-    let rows = RecordBatch::try_from_iter(columns.into_iter().map(|(name, array)| (name, array))).unwrap();
+    let rows = RecordBatch::try_from_iter(columns).unwrap();
     let documents = Documents::of(&rows);
     assert_eq!(
         documents.row(0).unwrap(),
@@ -52,7 +72,10 @@ fn every_type_has_a_json_that_bigquery_takes() {
 
 #[test]
 fn a_row_too_long_for_a_letter_leaves_its_size() {
-    let long: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat((8 << 20) - 8), "x".repeat((8 << 20) - 7)]));
+    let long: ArrayRef = Arc::new(StringArray::from(vec![
+        "x".repeat((8 << 20) - 8),
+        "x".repeat((8 << 20) - 7),
+    ]));
     let documents = Documents::of(&RecordBatch::try_from_iter([("a", long)]).unwrap());
     assert_eq!(documents.row(0).unwrap().len(), 8 << 20);
     assert_eq!(
@@ -90,7 +113,10 @@ fn the_ratio_is_that_of_the_newest_rows_alone() {
     }
     assert!(ratio.entries() <= 102, "{}", ratio.entries());
     ratio.count(0, &reasons("a", 1_000)).unwrap();
-    assert!(ratio.count(0, &reasons("a", 1)).is_err(), "of 10,000 or a few more");
+    assert!(
+        ratio.count(0, &reasons("a", 1)).is_err(),
+        "of 10,000 or a few more"
+    );
 }
 
 #[test]

@@ -82,7 +82,10 @@ impl Driver {
 
     /// Takes rows that BigQuery refused out of a request, and makes dead letters of them.
     pub(super) fn remove_rows(&mut self, batch: BatchId, faults: &[RowFault]) -> Result<(), SinkError> {
-        let payload = self.payloads.get_mut(&batch).filter(|payload| !payload.kept.is_empty());
+        let payload = self
+            .payloads
+            .get_mut(&batch)
+            .filter(|payload| !payload.kept.is_empty());
         let Some(payload) = payload else {
             return Err(SinkError::internal(
                 "rows are to be taken out of a request that was not kept for that",
@@ -101,7 +104,10 @@ impl Driver {
                 .map(|fault| Reason::of_server(&fault.message, whole.batch()))
                 .collect(),
         };
-        let good = self.wire.measure(without(whole.batch(), &rows)?).map_err(internal)?;
+        let good = self
+            .wire
+            .measure(without(whole.batch(), &rows)?)
+            .map_err(internal)?;
         payload.rows = RowCount(good.num_rows() as u64);
         payload.kept = vec![good];
         payload.encoded = self.wire.encode(&payload.kept).map_err(internal)?;

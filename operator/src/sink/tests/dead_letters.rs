@@ -135,7 +135,10 @@ impl World {
             assert_eq!(numbers(4)[row], 0, "the subtask");
             // Started at 1,800,000,000 s, and no test lasts for a day.
             assert_eq!(at.value(row) / 86_400_000_000, 20_833);
-            assert_eq!(text(6, row).unwrap(), "projects/shop/datasets/sales/tables/parcels");
+            assert_eq!(
+                text(6, row).unwrap(),
+                "projects/shop/datasets/sales/tables/parcels"
+            );
             let column = text(2, row).unwrap_or_else(|| "-".to_owned());
             let reason = format!("{column}: {}", text(1, row).unwrap());
             (text(0, row).unwrap(), reason, numbers(3)[row])
@@ -154,7 +157,10 @@ fn letter(parcel: Parcel, epoch: i64) -> (String, String, i64) {
     let (row, reason) = match parcel {
         Good(id) => panic!("parcel {id} is good"),
         Long(id) => (row(id, "much too long", "1.99", "POINT(1 2)"), long.to_owned()),
-        Dear(id) => (row(id, "fine", "1234567.89", "POINT(1 2)"), format!("price: {digits}")),
+        Dear(id) => (
+            row(id, "fine", "1234567.89", "POINT(1 2)"),
+            format!("price: {digits}"),
+        ),
         LongAndDear(id) => (
             row(id, "much too long", "1234567.89", "POINT(1 2)"),
             format!("{long}; column `price`: {digits}"),
@@ -193,7 +199,11 @@ async fn bad_rows_become_dead_letters_in_the_checkpoint_of_their_neighbours() {
         assert_eq!(commit(1, &taken, &mut sink).await, 8);
         assert_eq!(world.delivered(), [0, 2, 4, 7], "{format}");
         let expected = [Long(1), LongAndDear(5), Dear(6), Lost(3)];
-        assert_eq!(world.letters(), expected.map(|parcel| letter(parcel, 1)), "{format}");
+        assert_eq!(
+            world.letters(),
+            expected.map(|parcel| letter(parcel, 1)),
+            "{format}"
+        );
         let counters = &world.environment.counters;
         let counts = [
             &counters.rows_appended,
@@ -201,7 +211,10 @@ async fn bad_rows_become_dead_letters_in_the_checkpoint_of_their_neighbours() {
             &counters.rows_rejected_by_bigquery,
             &counters.dead_letters_written,
         ];
-        assert_eq!(counts.map(|counter| counter.load(Ordering::Relaxed)), [4, 3, 1, 4]);
+        assert_eq!(
+            counts.map(|counter| counter.load(Ordering::Relaxed)),
+            [4, 3, 1, 4]
+        );
 
         // The epoch of the next ones.
         sink.process_batch(batch(&[Long(8), Lost(9)])).await.unwrap();
@@ -223,7 +236,11 @@ async fn bad_rows_become_dead_letters_in_the_checkpoint_of_their_neighbours() {
 async fn rows_behind_a_refused_one_move_up_while_later_requests_are_in_flight() {
     // Invariant 4; reports.md 38.
     for format in FORMATS {
-        for bad in [[Lost(100), Good(101), Good(102)], [Good(100), Lost(101), Good(102)], [Good(100), Good(101), Lost(102)]] {
+        for bad in [
+            [Lost(100), Good(101), Good(102)],
+            [Good(100), Lost(101), Good(102)],
+            [Good(100), Good(101), Lost(102)],
+        ] {
             let world = World::with_letters(format);
             world.fault(r#"{"rpc": "AppendRows", "action": {"kind": "delay", "ms": 5000}}"#);
             let mut sink = world.start_parcels(None).await;
@@ -238,7 +255,10 @@ async fn rows_behind_a_refused_one_move_up_while_later_requests_are_in_flight() 
             }
             let taken = checkpoint(1, &mut sink).await;
             assert_eq!(commit(1, &taken, &mut sink).await, 8);
-            let lost: Vec<Parcel> = bad.into_iter().filter(|parcel| matches!(parcel, Lost(_))).collect();
+            let lost: Vec<Parcel> = bad
+                .into_iter()
+                .filter(|parcel| matches!(parcel, Lost(_)))
+                .collect();
             let good = bad.iter().filter_map(|parcel| match parcel {
                 Good(id) => Some(*id),
                 _ => None,
@@ -246,7 +266,10 @@ async fn rows_behind_a_refused_one_move_up_while_later_requests_are_in_flight() 
             let good: Vec<i64> = [0].into_iter().chain(good).chain([103, 106]).collect();
             assert_eq!(world.delivered(), good, "{format}");
             let letters = lost.into_iter().chain([Lost(104), Lost(105)]);
-            assert_eq!(world.letters(), letters.map(|parcel| letter(parcel, 1)).collect::<Vec<_>>());
+            assert_eq!(
+                world.letters(),
+                letters.map(|parcel| letter(parcel, 1)).collect::<Vec<_>>()
+            );
             assert_eq!(world.handle.streams_created(), 2, "no stream is left for it");
         }
     }
@@ -260,7 +283,10 @@ async fn a_request_without_a_good_row_is_not_sent_again() {
     let taken = checkpoint(1, &mut sink).await;
     assert_eq!((taken.rows, commit(1, &taken, &mut sink).await), (2, 2));
     assert_eq!(world.delivered(), NOTHING);
-    assert_eq!(world.letters(), [Lost(1), Lost(2)].map(|parcel| letter(parcel, 1)));
+    assert_eq!(
+        world.letters(),
+        [Lost(1), Lost(2)].map(|parcel| letter(parcel, 1))
+    );
 
     // Nor are there streams where every row is refused before it is sent.
     let world = World::with_letters("arrow");
@@ -281,7 +307,10 @@ async fn dead_letters_of_a_checkpoint_are_published_once_through_crashes() {
         for sink in &mut sinks {
             sink.on_start(None).await.unwrap();
         }
-        sinks[0].process_batch(batch(&[Good(0), Long(1), Lost(2)])).await.unwrap();
+        sinks[0]
+            .process_batch(batch(&[Good(0), Long(1), Lost(2)]))
+            .await
+            .unwrap();
         let first = Checkpoint::take(1, &mut sinks).await;
         assert_eq!(first.rows, 3);
         // Of no checkpoint: the source brings them again.
@@ -292,7 +321,9 @@ async fn dead_letters_of_a_checkpoint_are_published_once_through_crashes() {
         }
         drop(sinks);
 
-        let mut sink = world.start_parcels(Some(first.restored(1, CommitReplay::Expected))).await;
+        let mut sink = world
+            .start_parcels(Some(first.restored(1, CommitReplay::Expected)))
+            .await;
         if replayed_first {
             assert_eq!(commit(1, &first, &mut sink).await, 3);
             sink.process_batch(batch(&next)).await.unwrap();
@@ -331,7 +362,9 @@ async fn faults_of_the_table_or_the_wire_make_no_dead_letters() {
                     "action": {{"kind": "refuse", "code": "{code}", "message": "not now", "in_band": {in_band}}}}}"#
             ));
             let mut sink = world.start_parcels(None).await;
-            sink.process_batch(batch(&[Good(0), Lost(1), Good(2)])).await.unwrap();
+            sink.process_batch(batch(&[Good(0), Lost(1), Good(2)]))
+                .await
+                .unwrap();
             let taken = checkpoint(1, &mut sink).await;
             assert_eq!(commit(1, &taken, &mut sink).await, 3);
             assert_eq!(world.delivered(), [0, 2], "{code} {table}");
@@ -362,7 +395,9 @@ async fn too_many_refused_rows_stop_the_job_with_the_commonest_reason() {
     // What BigQuery refuses counts too, once.
     let world = World::of_parcels(&[LETTERS, &[("dead_letter.max_ratio", "0.5")]].concat());
     let mut sink = world.start_parcels(None).await;
-    let mixed: Vec<_> = (0..200).map(|id| if id % 2 == 0 { Lost(id) } else { Good(id) }).collect();
+    let mixed: Vec<_> = (0..200)
+        .map(|id| if id % 2 == 0 { Lost(id) } else { Good(id) })
+        .collect();
     sink.process_batch(batch(&mixed)).await.unwrap();
     checkpoint(1, &mut sink).await;
     sink.process_batch(batch(&[Lost(200)])).await.unwrap();
@@ -387,7 +422,10 @@ async fn a_dead_letter_that_is_refused_itself_stops_the_job_for_good() {
     let error = sink.handle_checkpoint(barrier(1)).await.unwrap_err();
     assert_eq!((error.blame(), error.retry()), (Blame::User, Retry::Never));
     let text = error.to_string();
-    assert!(text.starts_with("appending dead letters failed: InvalidArgument: "), "{text}");
+    assert!(
+        text.starts_with("appending dead letters failed: InvalidArgument: "),
+        "{text}"
+    );
     assert!(
         text.contains(
             "; row 0: no; a dead letter that is refused itself can go nowhere. Change the dead-letter table so that it takes what the \
@@ -403,7 +441,10 @@ async fn without_dead_letters_the_error_names_row_column_and_reason_and_no_value
     // reports.md 38, 90 and 91.
     let world = World::of_parcels(&[("table", "parcels")]);
     let mut sink = world.start_parcels(None).await;
-    let error = sink.process_batch(batch(&[Good(0), Long(1), Dear(2)])).await.unwrap_err();
+    let error = sink
+        .process_batch(batch(&[Good(0), Long(1), Dear(2)]))
+        .await
+        .unwrap_err();
     let text = "2 rows do not fit the table: row 2 of the batch, column `label`: longer than 10 characters; row 3 of the batch, \
                 column `price`: more than 3 digits before the decimal point";
     assert_eq!(told(&error), (Blame::User, Retry::Never, text.to_owned()));
@@ -502,13 +543,18 @@ async fn a_missing_dead_letter_table_is_created_if_tables_are() {
     sink.process_batch(batch(&[Long(1), Lost(2)])).await.unwrap();
     let taken = checkpoint(1, &mut sink).await;
     assert_eq!(commit(1, &taken, &mut sink).await, 2);
-    assert_eq!(world.letters(), [Long(1), Lost(2)].map(|parcel| letter(parcel, 1)));
+    assert_eq!(
+        world.letters(),
+        [Long(1), Lost(2)].map(|parcel| letter(parcel, 1))
+    );
     let schema = world
         .handle
         .shared()
         .with(|machine| machine.catalog().table(&refused()).unwrap().schema.clone());
     let columns = schema.columns.iter();
-    let columns: Vec<_> = columns.map(|column| format!("{} {:?} {:?}", column.name, column.kind, column.mode)).collect();
+    let columns: Vec<_> = columns
+        .map(|column| format!("{} {:?} {:?}", column.name, column.kind, column.mode))
+        .collect();
     assert_eq!(
         columns,
         [
@@ -564,8 +610,14 @@ async fn a_dead_letter_table_may_have_more_columns_and_not_others() {
     let mut other = own.clone();
     other.columns[3].kind = Kind::Bool;
     let cases = [
-        (lacks, "column `subtask`: the pipeline writes BIGINT, the table has no such column"),
-        (other, "column `epoch`: the pipeline writes BIGINT, the table has BOOL"),
+        (
+            lacks,
+            "column `subtask`: the pipeline writes BIGINT, the table has no such column",
+        ),
+        (
+            other,
+            "column `epoch`: the pipeline writes BIGINT, the table has BOOL",
+        ),
         (
             more(Column::new("mended", Kind::Bool, Mode::Required)),
             "column `mended`: the table requires BOOL NOT NULL without default",
@@ -574,8 +626,16 @@ async fn a_dead_letter_table_may_have_more_columns_and_not_others() {
     for (schema, expected) in cases {
         let world = without_letters_table("never").await;
         world.handle.create_table(&refused(), schema).unwrap();
-        let text = world.parcel_sink(0, 1).on_start(None).await.unwrap_err().to_string();
-        assert!(text.starts_with("option 'dead_letter.table', whose columns docs/dead_letters.md lists: "), "{text}");
+        let text = world
+            .parcel_sink(0, 1)
+            .on_start(None)
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(
+            text.starts_with("option 'dead_letter.table', whose columns docs/dead_letters.md lists: "),
+            "{text}"
+        );
         assert!(text.contains(expected), "{text}");
         assert_eq!(look(&world).await.unwrap_err().to_string(), text);
     }
@@ -595,7 +655,8 @@ async fn an_element_that_is_null_is_a_dead_letter_and_a_null_array_is_none() {
         None,
         Some(vec![Some(2)]),
     ]);
-    let rows = RecordBatch::try_from_iter_with_nullable([("numbers", Arc::new(lists) as ArrayRef, true)]).unwrap();
+    let rows =
+        RecordBatch::try_from_iter_with_nullable([("numbers", Arc::new(lists) as ArrayRef, true)]).unwrap();
     let mut sink = world.sink(0, 1);
     sink.options = Arc::new(options(&[&LETTERS[1..], &[("table", "lists")]].concat()));
     sink.columns = rows.schema();
@@ -605,7 +666,14 @@ async fn an_element_that_is_null_is_a_dead_letter_and_a_null_array_is_none() {
     assert_eq!(commit(1, &taken, &mut sink).await, 3);
     let rows = world.handle.rows(&table).unwrap();
     let lists: Vec<Vec<i64>> = (0..rows.num_rows())
-        .map(|row| rows.column(0).as_list::<i32>().value(row).as_primitive::<Int64Type>().values().to_vec())
+        .map(|row| {
+            rows.column(0)
+                .as_list::<i32>()
+                .value(row)
+                .as_primitive::<Int64Type>()
+                .values()
+                .to_vec()
+        })
         .collect();
     assert_eq!(lists, [vec![], vec![2]]);
     let letters = world.handle.rows(&refused()).unwrap();

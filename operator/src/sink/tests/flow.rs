@@ -41,7 +41,9 @@ fn requests(format: Format, batches: impl IntoIterator<Item = RecordBatch>) -> V
 }
 
 fn measured(format: Format, batch: &RecordBatch) -> MeasuredRows {
-    wire(format).measure(encoder().convert(batch).unwrap().batch).unwrap()
+    wire(format)
+        .measure(encoder().convert(batch).unwrap().batch)
+        .unwrap()
 }
 
 /// The rows of a message, under the pipeline's schema.
@@ -143,9 +145,13 @@ async fn what_is_left_of_a_full_request_waits_since_its_own_arrival() {
     let mut coalescer = Coalescer::new(Arc::new(wire(Format::Arrow)), TARGET);
     assert_eq!(coalescer.since(), None);
     let begin = Instant::now();
-    coalescer.push(measured(Format::Arrow, &sized([1_500_000]))).unwrap();
+    coalescer
+        .push(measured(Format::Arrow, &sized([1_500_000])))
+        .unwrap();
     sleep(Duration::from_millis(150)).await;
-    coalescer.push(measured(Format::Arrow, &sized([1_500_000]))).unwrap();
+    coalescer
+        .push(measured(Format::Arrow, &sized([1_500_000])))
+        .unwrap();
     assert_eq!(coalescer.since(), Some(begin));
     sleep(Duration::from_millis(30)).await;
     assert_eq!(coalescer.take().unwrap().unwrap().rows, 1);
