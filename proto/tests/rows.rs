@@ -333,6 +333,37 @@ fn a_column_of_the_wire_type_is_shared_not_copied() {
 }
 
 #[test]
+fn values_of_every_wire_type_are_shared() {
+    let micros = || TimestampMicrosecondArray::from(vec![1]);
+    let picoseconds = TableFieldSchema {
+        timestamp_precision: Some(12),
+        ..column("x", Type::Timestamp)
+    };
+    let intervals = IntervalMonthDayNanoArray::from(vec![IntervalMonthDayNano::new(1, 2, 3_000)]);
+    let nanos = TimestampNanosecondArray::from(vec![1]).with_timezone("UTC");
+    let columns: Vec<(ArrayRef, TableFieldSchema)> = vec![
+        (Arc::new(Int64Array::from(vec![1])), column("x", Type::Int64)),
+        (Arc::new(Float64Array::from(vec![1.0])), column("x", Type::Double)),
+        (Arc::new(StringArray::from(vec!["1"])), column("x", Type::Json)),
+        (Arc::new(StringArray::from(vec!["POINT(1 2)"])), column("x", Type::Geography)),
+        (Arc::new(BinaryArray::from_vec(vec![b"1"])), limited(Type::Bytes, 1)),
+        (Arc::new(Time64MicrosecondArray::from(vec![1])), column("x", Type::Time)),
+        (Arc::new(micros()), column("x", Type::Datetime)),
+        (Arc::new(micros().with_timezone("Asia/Tokyo")), column("x", Type::Timestamp)),
+        (Arc::new(nanos), picoseconds),
+        (Arc::new(intervals), column("x", Type::Interval)),
+        (decimals(vec![Some(1)], 38, 9), column("x", Type::Numeric)),
+        (wide_decimals(&["1"], 38), column("x", Type::Bignumeric)),
+    ];
+    let pointer = |array: &dyn Array| array.to_data().buffers().last().map(|buffer| buffer.as_ptr());
+    for (array, target) in columns {
+        let name = array.data_type().clone();
+        let converted = convert(Arc::clone(&array), target, REFUSE).unwrap().batch;
+        assert_eq!(pointer(converted.column(0)), pointer(&array), "{name}");
+    }
+}
+
+#[test]
 fn lists_of_every_kind_become_plain_lists() {
     let target = || repeated(column("x", Type::Int64));
     let expected = vec![vec![1, 2], vec![], vec![3]];

@@ -20,7 +20,7 @@ pub(crate) fn types(arguments: &TypesArguments) -> Result<(), Failure> {
     }
     let lines = mapping_lines();
     let (written, refused): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line.is_written());
-    let written = section(&["column", "pipeline", "sent as", "what arrives"], &written);
+    let written = section(&["column", "pipeline", "Arrow", "protobuf", "what arrives"], &written);
     let refused = section(&["column", "pipeline", "what to do"], &refused);
     print(&format!(
         "Written:\n{written}\n\nRefused, before the first row:\n{refused}\n"
@@ -31,7 +31,9 @@ fn section(header: &[&str], lines: &[&MappingLine]) -> String {
     let rows = lines.iter().map(|line| {
         let mut row = vec![line.table_types().join(", "), line.pipeline_types()];
         match line.treatment {
-            Treatment::Written { wire, how } => row.extend([wire.to_string(), how.to_owned()]),
+            Treatment::Written { wire, proto, how } => {
+                row.extend([wire.to_string(), proto.to_owned(), how.to_owned()]);
+            }
             Treatment::Refused { remedy } => row.push(remedy.replace("{name}", "x")),
         }
         row
@@ -47,8 +49,8 @@ fn object(cell: &Mapping) -> Value {
         "created": cell.created,
     });
     match cell.treatment {
-        Treatment::Written { wire, how } => {
-            object["sent_as"] = wire.to_string().into();
+        Treatment::Written { wire, proto, how } => {
+            object["sent_as"] = json!({ "arrow": wire.to_string(), "proto": proto });
             object["arrives"] = how.into();
         }
         Treatment::Refused { remedy } => object["remedy"] = remedy.replace("{name}", "x").into(),

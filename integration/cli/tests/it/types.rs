@@ -28,8 +28,8 @@ fn types_prints_what_is_written_and_what_is_refused() {
     let said = words(&printed);
     for line in [
         "Written:",
-        "INT64 UInt64 Int64 the same number; above 9223372036854775807: a row error",
-        "JSON all text Utf8 the same text; not one JSON value: a row error",
+        "INT64 UInt64 Int64 int64 the same number; above 9223372036854775807: a row error",
+        "JSON all text Utf8 string the same text; not one JSON value: a row error",
         "Refused, before the first row:",
         "DATETIME timestamps of another zone cast it to TIMESTAMP without time zone, in the zone that is meant",
         "DATETIME, TIMESTAMP, TIMESTAMP(12) all integers say the unit, for example to_timestamp_millis(x)",
@@ -57,14 +57,14 @@ fn types_as_json_is_one_object_a_cell() {
         cell("TIMESTAMP(12)", "Timestamp(ns)"),
         json!({
             "column": "TIMESTAMP(12)", "pipeline": "Timestamp(ns)", "sql": "TIMESTAMP", "created": false,
-            "sent_as": "Timestamp(ns, UTC)", "arrives": "the same instant, without a zone in UTC",
+            "sent_as": { "arrow": "Timestamp(ns, UTC)", "proto": "string" }, "arrives": "the same instant, without a zone in UTC",
         })
     );
     assert_eq!(
         cell("INT64", "UInt64"),
         json!({
             "column": "INT64", "pipeline": "UInt64", "sql": "BIGINT UNSIGNED", "created": true,
-            "sent_as": "Int64", "arrives": "the same number; above 9223372036854775807: a row error",
+            "sent_as": { "arrow": "Int64", "proto": "int64" }, "arrives": "the same number; above 9223372036854775807: a row error",
         })
     );
     assert_eq!(

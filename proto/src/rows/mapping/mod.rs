@@ -10,6 +10,8 @@ use std::fmt;
 
 use arrow_schema::{IntervalUnit, TimeUnit};
 
+use super::protobuf::type_name;
+
 pub(super) use remedy::{ARRAY_OF_ARRAYS, OTHER_ELEMENTS};
 
 pub use page::{MappingLine, describe, mapping_lines};
@@ -36,6 +38,8 @@ pub enum Treatment {
     Written {
         /// The Arrow type they travel in; of a nested column the type of the whole.
         wire: PipelineType,
+        /// The protobuf type they travel in, if that is the format.
+        proto: &'static str,
         /// What is kept, and which values are row errors.
         how: &'static str,
     },
@@ -52,16 +56,27 @@ pub fn mapping() -> impl Iterator<Item = Mapping> {
         PipelineType::ALL.iter().map(move |&pipeline| Mapping {
             pipeline,
             table,
-            treatment: match rule(pipeline, table) {
-                Rule::Refused(remedy) => Treatment::Refused { remedy },
-                rule => Treatment::Written {
-                    wire: PipelineType::of(&table.wire(pipeline, &pipeline.example())),
-                    how: rule.how(table),
-                },
-            },
+            treatment: treatment(pipeline, table),
             created: created(pipeline).contains(&table),
         })
     })
+}
+
+fn treatment(pipeline: PipelineType, table: TableType) -> Treatment {
+    let rule = match rule(pipeline, table) {
+        Rule::Refused(remedy) => return Treatment::Refused { remedy },
+        rule => rule,
+    };
+    let wire = table.wire(pipeline, &pipeline.example());
+    let proto = match table {
+        TableType::Array => "repeated",
+        table => type_name(&wire, &table.column("x")).expect("every wire type has a protobuf type"),
+    };
+    Treatment::Written {
+        wire: PipelineType::of(&wire),
+        proto,
+        how: rule.how(table),
+    }
 }
 
 /// What is done to a value.

@@ -129,16 +129,16 @@ pub fn describe() -> String {
     let lines = mapping_lines();
     let mut row =
         |cells: &[&str]| writeln!(page, "| {} |", cells.join(" | ")).expect("a String takes all text");
-    row(&["column", "pipeline", "sent as", "what arrives"]);
+    row(&["column", "pipeline", "sent as (Arrow, protobuf)", "what arrives"]);
     row(&["---"; 4]);
     for line in &lines {
-        if let Treatment::Written { wire, how } = line.treatment
+        if let Treatment::Written { wire, proto, how } = line.treatment
             && line.pipeline != [PipelineType::Null]
         {
             row(&[
                 &in_code(&line.table_types()),
                 &line.pipeline_types(),
-                &format!("`{wire}`"),
+                &format!("`{wire}`, `{proto}`"),
                 how,
             ]);
         }

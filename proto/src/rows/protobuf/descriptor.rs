@@ -122,6 +122,19 @@ impl Types {
     }
 }
 
+/// A kind's type as protobuf spells it.
+pub(super) fn type_name(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::Double => "double",
+        Kind::Int64 | Kind::Time | Kind::Datetime => "int64",
+        Kind::Date => "int32",
+        Kind::Bool => "bool",
+        Kind::Text | Kind::Picoseconds(_) | Kind::Interval => "string",
+        Kind::Message(_) => "message",
+        Kind::Bytes | Kind::Numeric | Kind::Bignumeric(_) => "bytes",
+    }
+}
+
 /// `FieldDescriptorProto.Type`.
 fn type_number(kind: &Kind) -> i32 {
     match kind {

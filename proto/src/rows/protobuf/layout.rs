@@ -100,7 +100,10 @@ impl Message {
 
 impl Kind {
     /// `None`: a type of no wire schema.
-    fn new(wire: &DataType, column: Option<&TableFieldSchema>) -> Result<Option<Self>, EncodeError> {
+    pub(super) fn new(
+        wire: &DataType,
+        column: Option<&TableFieldSchema>,
+    ) -> Result<Option<Self>, EncodeError> {
         let picoseconds = column.is_some_and(|column| column.timestamp_precision == Some(12));
         Ok(Some(match wire {
             // int64 is no TIMESTAMP(12) (write-api.md 5.1).

@@ -14,13 +14,19 @@ mod values;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_schema::Schema;
+use arrow_schema::{DataType, Schema};
 use bytes::Bytes;
 
 use super::EncodeError;
-use crate::wire::TableSchema;
-use layout::Message;
+use crate::wire::{TableFieldSchema, TableSchema};
+use layout::{Kind, Message};
 use output::{Output, SLACK, varint_len};
+
+/// The protobuf type that values of a wire type travel in; `None` for one of no wire schema.
+pub(super) fn type_name(wire: &DataType, column: &TableFieldSchema) -> Option<&'static str> {
+    let kind = Kind::new(wire, Some(column)).ok()??;
+    Some(descriptor::type_name(&kind))
+}
 
 /// Writes rows under one wire schema as messages of one type.
 #[derive(Debug)]
