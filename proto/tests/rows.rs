@@ -345,11 +345,23 @@ fn values_of_every_wire_type_are_shared() {
         (Arc::new(Int64Array::from(vec![1])), column("x", Type::Int64)),
         (Arc::new(Float64Array::from(vec![1.0])), column("x", Type::Double)),
         (Arc::new(StringArray::from(vec!["1"])), column("x", Type::Json)),
-        (Arc::new(StringArray::from(vec!["POINT(1 2)"])), column("x", Type::Geography)),
-        (Arc::new(BinaryArray::from_vec(vec![b"1"])), limited(Type::Bytes, 1)),
-        (Arc::new(Time64MicrosecondArray::from(vec![1])), column("x", Type::Time)),
+        (
+            Arc::new(StringArray::from(vec!["POINT(1 2)"])),
+            column("x", Type::Geography),
+        ),
+        (
+            Arc::new(BinaryArray::from_vec(vec![b"1"])),
+            limited(Type::Bytes, 1),
+        ),
+        (
+            Arc::new(Time64MicrosecondArray::from(vec![1])),
+            column("x", Type::Time),
+        ),
         (Arc::new(micros()), column("x", Type::Datetime)),
-        (Arc::new(micros().with_timezone("Asia/Tokyo")), column("x", Type::Timestamp)),
+        (
+            Arc::new(micros().with_timezone("Asia/Tokyo")),
+            column("x", Type::Timestamp),
+        ),
         (Arc::new(nanos), picoseconds),
         (Arc::new(intervals), column("x", Type::Interval)),
         (decimals(vec![Some(1)], 38, 9), column("x", Type::Numeric)),

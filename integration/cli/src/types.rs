@@ -20,7 +20,10 @@ pub(crate) fn types(arguments: &TypesArguments) -> Result<(), Failure> {
     }
     let lines = mapping_lines();
     let (written, refused): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line.is_written());
-    let written = section(&["column", "pipeline", "Arrow", "protobuf", "what arrives"], &written);
+    let written = section(
+        &["column", "pipeline", "Arrow", "protobuf", "what arrives"],
+        &written,
+    );
     let refused = section(&["column", "pipeline", "what to do"], &refused);
     print(&format!(
         "Written:\n{written}\n\nRefused, before the first row:\n{refused}\n"
