@@ -12,9 +12,14 @@ use bigquery_sink_state::{
 
 pub(crate) const START: Micros = Micros(1_000_000_000);
 
+/// Far more than any decision takes, so that a core which goes on for ever fails a test instead of holding it up.
+const MOST_INPUTS: usize = 20_000;
+const MOST_COMMANDS: usize = 1_000;
+
 pub(crate) struct Bench {
     pub(crate) core: Core,
     pub(crate) now: Micros,
+    told: usize,
 }
 
 impl Bench {
@@ -47,6 +52,7 @@ impl Bench {
         Self {
             core: Core::new(config),
             now: START,
+            told: 0,
         }
     }
 
@@ -109,8 +115,12 @@ impl Bench {
     }
 
     pub(crate) fn tell(&mut self, input: Input) -> Vec<Command> {
+        self.told += 1;
+        assert!(self.told <= MOST_INPUTS, "no end is in sight (invariant 13)");
         self.core.handle(self.now, input);
-        std::iter::from_fn(|| self.core.poll()).collect()
+        let commands: Vec<Command> = std::iter::from_fn(|| self.core.poll()).take(MOST_COMMANDS).collect();
+        assert!(commands.len() < MOST_COMMANDS, "commands without end");
+        commands
     }
 
     pub(crate) fn later(&mut self, duration: Duration, input: Input) -> Vec<Command> {
