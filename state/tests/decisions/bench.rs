@@ -118,7 +118,9 @@ impl Bench {
         self.told += 1;
         assert!(self.told <= MOST_INPUTS, "no end is in sight (invariant 13)");
         self.core.handle(self.now, input);
-        let commands: Vec<Command> = std::iter::from_fn(|| self.core.poll()).take(MOST_COMMANDS).collect();
+        let commands: Vec<Command> = std::iter::from_fn(|| self.core.poll())
+            .take(MOST_COMMANDS)
+            .collect();
         assert!(commands.len() < MOST_COMMANDS, "commands without end");
         commands
     }
