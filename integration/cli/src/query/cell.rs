@@ -67,6 +67,7 @@ impl Cell {
                 .map(Self::Float),
             "BOOLEAN" | "BOOL" => text.to_ascii_lowercase().parse().ok().map(Self::Bool),
             "TIMESTAMP" => text.parse().ok().and_then(timestamp).map(Self::Text),
+            "RANGE" => range_of_timestamps(text).map(Self::Text),
             "JSON" => RawValue::from_string(text.to_owned()).ok().map(Self::Json),
             _ => None,
         };
@@ -94,6 +95,16 @@ fn value_of(cell: &Value) -> &Value {
 
 fn timestamp(micros: i64) -> Option<String> {
     DateTime::from_timestamp_micros(micros).map(|time| time.to_rfc3339_opts(SecondsFormat::AutoSi, true))
+}
+
+/// The bounds of a RANGE<TIMESTAMP> come as TIMESTAMPs do, in microseconds; `None` for other ranges, whose bounds are no numbers.
+fn range_of_timestamps(text: &str) -> Option<String> {
+    let (start, end) = text.strip_prefix('[')?.strip_suffix(')')?.split_once(", ")?;
+    let bound = |text: &str| match text {
+        "UNBOUNDED" => Some(text.to_owned()),
+        micros => timestamp(micros.parse().ok()?),
+    };
+    Some(format!("[{}, {})", bound(start)?, bound(end)?))
 }
 
 impl Serialize for Cell {
@@ -159,6 +170,18 @@ mod tests {
             "\"2014-05-13T16:53:20.000001Z\""
         );
         assert_eq!(nullable("TIMESTAMP", "-1000000"), "\"1969-12-31T23:59:59Z\"");
+        assert_eq!(
+            nullable("RANGE", "[-1000000, 1400000000000001)"),
+            "\"[1969-12-31T23:59:59Z, 2014-05-13T16:53:20.000001Z)\""
+        );
+        assert_eq!(
+            nullable("RANGE", "[UNBOUNDED, 0)"),
+            "\"[UNBOUNDED, 1970-01-01T00:00:00Z)\""
+        );
+        assert_eq!(
+            nullable("RANGE", "[2026-01-02, UNBOUNDED)"),
+            "\"[2026-01-02, UNBOUNDED)\""
+        );
         assert_eq!(
             nullable("JSON", r#"{"b":1,"a":12345678901234567890.5}"#),
             r#"{"b":1,"a":12345678901234567890.5}"#
