@@ -1,12 +1,14 @@
 //! What outlives a process: the state of a subtask and its commit list, and what a restore makes of them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use bincode::{Decode, Encode};
 use thiserror::Error;
 
 use crate::envelope::{self, EnvelopeError, Kind};
 use crate::ids::{Epoch, FlushOffset, Incarnation, NextOffset, RowCount, StreamName, SubtaskIndex};
+use crate::io::{Failure, FailureKind, Replay};
 
 /// Version of [`SubtaskState`] and [`CommitList`] this build writes.
 pub const CHECKPOINT_VERSION: u16 = 1;
@@ -24,7 +26,8 @@ pub struct SubtaskState {
     pub incarnation: Incarnation,
     /// The table, as `projects/p/datasets/d/tables/t`. A stream's name tells its own: that of the dead letters is another one.
     pub table: String,
-    /// Streams the subtask holds or has rows on, with their ends.
+    /// Streams the subtask holds or has rows on, with their ends. One that writes at least once names the table's default stream, which has
+    /// no end, and no other: that tells the mode, in a form that every build reads.
     pub streams: Vec<StreamState>,
     /// Copy of the commit list of the same checkpoint, to be compared with the one that is replayed.
     pub commit: CommitList,
@@ -131,12 +134,40 @@ impl SubtaskState {
         state.commit.check()?;
         Ok(state)
     }
+
+    /// The mode it was written in.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        match self.streams.iter().any(|stream| stream.state.stream.is_default()) {
+            true => Mode::AtLeastOnce,
+            false => Mode::ExactlyOnce,
+        }
+    }
+}
+
+/// What is promised of the rows (`write.mode`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// Each row becomes visible once, at the commit of its checkpoint.
+    ExactlyOnce,
+    /// Each row becomes visible once at least, when it is acknowledged.
+    AtLeastOnce,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ExactlyOnce => "exactly_once",
+            Self::AtLeastOnce => "at_least_once",
+        })
+    }
 }
 
 /// The union of all old subtasks' states of one completed checkpoint, checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RestoredUnion {
     epoch: Epoch,
+    mode: Mode,
     states: BTreeMap<SubtaskIndex, SubtaskState>,
 }
 
@@ -210,7 +241,28 @@ impl RestoredUnion {
                 )));
             }
         }
-        Ok(Self { epoch, states })
+        Ok(Self {
+            epoch,
+            mode: common_mode(&states)?,
+            states,
+        })
+    }
+
+    /// The mode can change only where every commit is confirmed: the one mode's pending rows the other knows nothing of, and what is
+    /// appended at least once is visible before any checkpoint says so.
+    pub(crate) fn check_mode(&self, ours: Mode, replay: Replay) -> Result<(), Failure> {
+        let (theirs, epoch) = (self.mode, self.epoch);
+        if theirs == ours || replay == Replay::Confirmed {
+            return Ok(());
+        }
+        Err(Failure {
+            kind: FailureKind::User,
+            message: format!(
+                "checkpoint {epoch} was taken with write.mode = '{theirs}', and its commit is not known to be confirmed; the mode can change only \
+                 where every commit is. Start with '{theirs}' again, stop with a checkpoint, and change to '{ours}' then; where the host cannot \
+                 tell what was confirmed, start the new mode as a new pipeline"
+            ),
+        })
     }
 
     /// The checkpoint restored from.
@@ -239,5 +291,18 @@ impl RestoredUnion {
         self.states
             .iter()
             .map(|(&subtask, state)| (subtask, &state.commit))
+    }
+}
+
+fn common_mode(states: &BTreeMap<SubtaskIndex, SubtaskState>) -> Result<Mode, RestoreError> {
+    let mut modes = states.values().map(|state| (state.subtask, state.mode()));
+    let Some((first, mode)) = modes.next() else {
+        return Ok(Mode::ExactlyOnce);
+    };
+    match modes.find(|(_, other)| *other != mode) {
+        None => Ok(mode),
+        Some((subtask, other)) => Err(RestoreError::Incomplete(format!(
+            "subtask {first} wrote with write.mode = '{mode}', subtask {subtask} with '{other}'"
+        ))),
     }
 }

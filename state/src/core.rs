@@ -15,19 +15,19 @@ mod dead_letters;
 use std::collections::BTreeMap;
 
 use crate::checkpoint::{
-    BigQueryCommitInfo, BigQuerySinkState, CommitList, RestoredUnion, StreamState, SubtaskState,
+    BigQueryCommitInfo, BigQuerySinkState, CommitList, Mode, RestoredUnion, StreamState, SubtaskState,
 };
 use crate::commit::CommitRun;
+use crate::failures::host;
 use crate::ids::{
-    Epoch, Generation, Incarnation, Lane as LaneId, Micros, NextOffset, RowCount, StreamName, SubtaskIndex,
+    Epoch, Generation, Incarnation, Lane as LaneId, Micros, NextOffset, StreamName, SubtaskIndex,
 };
-use crate::io::{
-    Command, CoreConfig, Destination, Failure, FailureKind, Input, Notice, Replay, RowErrorPolicy,
-};
+use crate::io::{Command, CoreConfig, Destination, Failure, Input, Notice, Replay, RowErrorPolicy};
 use crate::lane::{Lane, Snapshot};
 use crate::ledger::Batch;
 use crate::mutant::Mutant;
 use crate::open_stream::Shared;
+use crate::owed::Owed;
 use crate::rate::AckRate;
 
 /// Checkpoints that may wait for their commit: a host completes N+1 only after N is confirmed, so two are already many.
@@ -42,8 +42,7 @@ pub struct Core {
     /// Those of the table, then that of the dead letters if there is one.
     lanes: Vec<Lane>,
     rate: AckRate,
-    /// Rows that were refused and are not handed over as dead letters yet.
-    dead_letters_owed: RowCount,
+    dead_letters_owed: Owed,
     restored: Option<RestoredEpoch>,
     /// Commit lists of own epochs, up to and including the last committed one.
     prepared: BTreeMap<Epoch, CommitList>,
@@ -95,7 +94,7 @@ impl Core {
             shared: Shared::new(&config, salt),
             lanes: lanes(&config),
             rate: AckRate::default(),
-            dead_letters_owed: RowCount(0),
+            dead_letters_owed: Owed::default(),
             restored: None,
             prepared: BTreeMap::new(),
             last_epoch: None,
@@ -168,6 +167,7 @@ impl Core {
         match input {
             Input::Restored { .. } if begun => Err(host("state was restored after the start")),
             Input::Restored { union, replay } => {
+                union.check_mode(Mode::ExactlyOnce, replay)?;
                 self.restore(&union, replay);
                 Ok(())
             }
@@ -287,7 +287,7 @@ impl Core {
         }
         match destination {
             Destination::Table => self.check_rows_may_come()?,
-            Destination::DeadLetters => self.pay_dead_letters(batch.rows)?,
+            Destination::DeadLetters => self.dead_letters_owed.pay(batch.rows)?,
         }
         self.rate.began(self.shared.now, self.inflight_bytes());
         let lanes = self.lanes.iter_mut().filter(|lane| lane.takes(destination));
@@ -361,7 +361,12 @@ impl Core {
             let mut run = CommitRun::new(None, vec![commit.0.clone()]);
             run.advance(&mut self.next_flush, &mut self.shared);
         }
-        self.shared.emit(Command::Prepared { epoch, state, commit });
+        self.shared.emit(Command::Prepared {
+            epoch,
+            state,
+            rows: commit.rows(),
+            commit,
+        });
     }
 
     // Commits.
@@ -562,11 +567,4 @@ fn differing(
         .map(|key| format!("subtask {key}"))
         .collect();
     names.join(", ")
-}
-
-fn host(message: &str) -> Failure {
-    Failure {
-        kind: FailureKind::Host,
-        message: message.into(),
-    }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::ids::RowCount;
+
 /// gRPC status codes by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "the names are gRPC's own")]
@@ -100,8 +102,10 @@ impl StorageCode {
 pub enum Phase {
     /// CreateWriteStream.
     Create,
-    /// AppendRows.
+    /// AppendRows to a stream of our own, with an offset.
     Append,
+    /// AppendRows to a table's default stream, which takes no offset.
+    DefaultAppend,
     /// FlushRows.
     Flush,
 }
@@ -139,6 +143,17 @@ pub struct RowFault {
     pub index: u64,
     /// The server's text.
     pub message: String,
+}
+
+impl Fault {
+    /// The rows named that are within a request of so many, by ascending index, each once.
+    pub(crate) fn rows_within(&self, rows: RowCount) -> Vec<RowFault> {
+        let named = self.row_errors.iter().filter(|row| row.index < rows.0);
+        let mut named: Vec<RowFault> = named.cloned().collect();
+        named.sort_by_key(|row| row.index);
+        named.dedup_by_key(|row| row.index);
+        named
+    }
 }
 
 impl fmt::Display for Fault {
@@ -241,11 +256,12 @@ const UNLISTED: Verdict = Verdict {
 };
 
 use Code as C;
-use Phase::{Append, Create, Flush};
+use Phase::{Append, Create, DefaultAppend, Flush};
 use Reaction as R;
 use StorageCode as S;
 
-const ALL: &[Phase] = &[Create, Append, Flush];
+const ALL: &[Phase] = &[Create, Append, DefaultAppend, Flush];
+const APPENDS: &[Phase] = &[Append, DefaultAppend];
 /// Faults that pass: of the server, the network, or a deadline.
 const PASSING: &[Code] = &[
     C::Aborted,
@@ -316,7 +332,7 @@ pub static RULES: &[Rule] = &[
         "a finalized stream takes neither rows nor flushes (write-api.md 2.2)",
     ),
     storage(
-        &[Append],
+        APPENDS,
         S::SchemaMismatchExtraFields,
         R::SchemaLag,
         "the table lacks a column, or BigQuery has not noticed it yet, which takes minutes (write-api.md 7.3)",
@@ -326,6 +342,12 @@ pub static RULES: &[Rule] = &[
         S::KmsServiceError,
         R::Resend,
         "the key service failed, which passes (write-api.md 3.2)",
+    ),
+    rule(
+        &[DefaultAppend],
+        &[C::AlreadyExists, C::OutOfRange],
+        R::Restart,
+        "a request without an offset can meet no other rows, and BigQuery has said that it does",
     ),
     rule(
         &[Append],
@@ -352,7 +374,7 @@ pub static RULES: &[Rule] = &[
         "a finalized stream refuses every flush (write-api.md 2.2)",
     ),
     rule(
-        &[Create],
+        &[Create, DefaultAppend],
         &[C::NotFound],
         R::FailSoon,
         "the table is not there, or was made just now (write-api.md 3.4)",
@@ -370,19 +392,19 @@ pub static RULES: &[Rule] = &[
         "another connection took the stream, or the service ended it (write-api.md 2.6)",
     ),
     rule(
-        &[Create, Flush],
+        &[Create, DefaultAppend, Flush],
         &[C::FailedPrecondition],
         R::Resend,
         "no cause is known; the call can be repeated",
     ),
     with_row_errors(rule(
-        &[Append],
+        APPENDS,
         &[C::InvalidArgument],
         R::RejectRows,
         "rows of the request are bad (write-api.md 3.5)",
     )),
     rule(
-        &[Create, Append],
+        &[Create, Append, DefaultAppend],
         &[C::InvalidArgument],
         R::FailForGood,
         "the request is wrong",
@@ -393,7 +415,7 @@ pub static RULES: &[Rule] = &[
     at(
         Place::RpcEnd,
         rule(
-            &[Append],
+            APPENDS,
             &[C::Ok],
             R::Reconnect,
             "the server closed the connection",
@@ -402,7 +424,7 @@ pub static RULES: &[Rule] = &[
     at(
         Place::RpcEnd,
         rule(
-            &[Append],
+            APPENDS,
             PASSING,
             R::Reconnect,
             "the connection ended: idle, a server restart, or the network",

@@ -78,7 +78,7 @@ impl Micros {
     }
 }
 
-/// Full name of a write stream, opaque here.
+/// Full name of a write stream, opaque here but for the default stream's.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct StreamName(pub String);
 
@@ -101,6 +101,14 @@ pub struct RequestNumber(pub u64);
 /// One FlushRows the core asked for, with all its attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlushId(pub u64);
+
+impl StreamName {
+    /// Whether it is a table's default stream; no other has that name (write-api.md 1.3).
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        self.0.ends_with("/_default")
+    }
+}
 
 impl fmt::Display for StreamName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -209,7 +209,7 @@ pub enum Replay {
     Unknown,
 }
 
-/// What to do.
+/// What to do. `CreateStream` and `Flush` are asked for by [`crate::Core`] alone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
     /// CreateWriteStream, type BUFFERED; answered by `StreamCreated` or `CreateFailed`.
@@ -237,8 +237,8 @@ pub enum Command {
         connection: Generation,
         /// Number of the request.
         request: RequestNumber,
-        /// Offset of its first row.
-        offset: NextOffset,
+        /// Offset of its first row; none for a default stream, which takes none.
+        offset: Option<NextOffset>,
         /// The payload.
         batch: BatchId,
     },
@@ -263,6 +263,8 @@ pub enum Command {
         state: SubtaskState,
         /// Commit list.
         commit: CommitList,
+        /// Rows acknowledged since the checkpoint before; visible with the commit, or already on a default stream.
+        rows: RowCount,
     },
     /// FlushRows; answered by `FlushDone` or `FlushFailed`.
     Flush {
@@ -277,7 +279,7 @@ pub enum Command {
     Committed {
         /// The checkpoint.
         epoch: Epoch,
-        /// Rows its entries name.
+        /// Rows its entries name; on a default stream, which has none, those that were acknowledged for the checkpoint.
         rows: RowCount,
     },
     /// Everything pending at the end of data is visible.

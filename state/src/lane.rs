@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::checkpoint::BigQuerySinkState;
+use crate::failures::failure;
 use crate::fault::{Code, Fault, Phase, Place, Reaction, classify};
 use crate::ids::{Generation, Lane as LaneId, Micros, NextOffset, RequestNumber, StreamName};
 use crate::io::{Command, Destination, Failure, FailureKind, Limits, Notice, RowErrorPolicy};
@@ -530,16 +531,4 @@ fn due(answered: RequestNumber, open: &Open, shared: &Shared) -> RequestNumber {
         return open.ledger.due().unwrap_or(answered);
     }
     answered
-}
-
-fn failure(over: Over, doing: &str, phase: Phase, fault: &Fault) -> Failure {
-    let (kind, next) = match over {
-        Over::Restart | Over::Gone => (FailureKind::Restart, "; the job restarts from its checkpoint"),
-        Over::User => (FailureKind::User, ""),
-    };
-    let reason = classify(phase, fault).reason;
-    Failure {
-        kind,
-        message: format!("{doing} failed: {fault} ({reason}){next}"),
-    }
 }

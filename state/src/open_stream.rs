@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::failures::out_of_order;
 use crate::ids::{Generation, Micros, NextOffset, RequestNumber, StreamName};
-use crate::io::{Command, CoreConfig, Failure, FailureKind, Limits, Notice, RowErrorPolicy};
+use crate::io::{Command, CoreConfig, Failure, Limits, Notice, RowErrorPolicy};
 use crate::ledger::Ledger;
 use crate::mutant::Mutation;
 
@@ -83,13 +84,7 @@ impl Open {
         if self.ledger.answered(request) {
             return Ok(());
         }
-        Err(Failure {
-            kind: FailureKind::Restart,
-            message: format!(
-                "an answer on {} is not the one that is due; BigQuery answers in order. The job restarts from its checkpoint",
-                self.name
-            ),
-        })
+        Err(out_of_order(&self.name))
     }
 
     /// Connects when there are rows, and sends what may go out: so many requests at most are under way then.
@@ -123,7 +118,7 @@ impl Open {
             shared.emit(Command::Append {
                 connection: *generation,
                 request,
-                offset,
+                offset: Some(offset),
                 batch,
             });
         }
@@ -185,12 +180,12 @@ impl Shared {
         self.emit(Command::Notice(notice));
     }
 
-    fn connection(&mut self) -> Generation {
+    pub(crate) fn connection(&mut self) -> Generation {
         self.next_connection += 1;
         Generation(self.next_connection)
     }
 
-    fn request(&mut self) -> RequestNumber {
+    pub(crate) fn request(&mut self) -> RequestNumber {
         self.next_request += 1;
         RequestNumber(self.next_request)
     }

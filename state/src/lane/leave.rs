@@ -1,5 +1,6 @@
 //! Leaving a stream: its flush target is frozen for ever, and what was not acknowledged goes to a new one (invariant 7).
 
+use crate::failures::failure;
 use crate::fault::{Fault, Phase};
 use crate::ids::{Micros, NextOffset, StreamName};
 use crate::io::{Failure, FailureKind, Notice};
@@ -7,7 +8,7 @@ use crate::mutant::Mutant;
 use crate::open_stream::{Open, Outcome, Shared};
 use crate::trouble::Over;
 
-use super::{Lane, Stream, failure};
+use super::{Lane, Stream};
 
 /// A stream that is never appended to again; its flush target is frozen (invariant 7).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

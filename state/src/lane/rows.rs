@@ -6,15 +6,16 @@
 //!     something is in doubt          ──> the stream is left ──> Removing ──> a new stream takes what is unacknowledged
 //! ```
 
-use crate::fault::{Fault, Phase, Reaction, RowFault};
+use crate::failures::{check_removal, dead_letter_refused, failure, names_no_row};
+use crate::fault::{Fault, Phase, Reaction};
 use crate::ids::{BatchId, RowCount, StreamName};
-use crate::io::{Command, Destination, Failure, FailureKind, Limits, Notice, RowErrorPolicy};
+use crate::io::{Command, Destination, Limits, Notice, RowErrorPolicy};
 use crate::ledger::Batch;
 use crate::mutant::Mutant;
 use crate::open_stream::{Connection, Flow, Outcome, Shared};
 use crate::trouble::Over;
 
-use super::{Lane, Stream, failure};
+use super::{Lane, Stream};
 
 /// Bad rows of a lane's first unacknowledged request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -82,7 +83,7 @@ impl Lane {
         let Some(head) = open.ledger.head() else {
             return Ok(());
         };
-        if rows_within(fault, head.batch.rows).is_empty() {
+        if fault.rows_within(head.batch.rows).is_empty() {
             // Each round takes out one row at least, so that a request cannot go round for ever.
             return Err(names_no_row(fault, head.batch.rows, &open.name));
         }
@@ -132,7 +133,7 @@ impl Lane {
         let (Refused::Named { fault, .. }, Some(batch)) = (&self.refused, self.first()) else {
             return;
         };
-        let rows = rows_within(fault, batch.rows);
+        let rows = fault.rows_within(batch.rows);
         self.refused = Refused::Removing(batch.id);
         shared.notice(Notice::RowsRejected {
             stream,
@@ -153,15 +154,7 @@ impl Lane {
         shared: &mut Shared,
     ) -> Outcome {
         let Some(batch) = self.first() else { return Ok(()) };
-        if dead_letters.0 == 0 || left.0.checked_add(dead_letters.0) != Some(batch.rows.0) {
-            return Err(Failure {
-                kind: FailureKind::Host,
-                message: format!(
-                    "{left} rows were left and {dead_letters} became dead letters of a request of {} rows",
-                    batch.rows
-                ),
-            });
-        }
+        check_removal(batch.rows, left, dead_letters)?;
         self.refused = Refused::None;
         match &mut self.stream {
             Stream::Open(open) => {
@@ -200,34 +193,5 @@ impl Lane {
         let head = self.ledger().and_then(|ledger| ledger.head());
         head.map(|head| head.batch)
             .or_else(|| self.waiting.front().copied())
-    }
-}
-
-/// The rows named that are within a request of so many, by ascending index, each once.
-fn rows_within(fault: &Fault, rows: RowCount) -> Vec<RowFault> {
-    let named = fault.row_errors.iter().filter(|row| row.index < rows.0);
-    let mut named: Vec<RowFault> = named.cloned().collect();
-    named.sort_by_key(|row| row.index);
-    named.dedup_by_key(|row| row.index);
-    named
-}
-
-fn names_no_row(fault: &Fault, rows: RowCount, stream: &StreamName) -> Failure {
-    Failure {
-        kind: FailureKind::User,
-        message: format!(
-            "appending failed: {fault}; the refused request to {stream} holds rows 0 to {}, so that nothing tells which to leave out",
-            rows.0 - 1
-        ),
-    }
-}
-
-fn dead_letter_refused(fault: &Fault) -> Failure {
-    Failure {
-        kind: FailureKind::User,
-        message: format!(
-            "appending dead letters failed: {fault}; a dead letter that is refused itself can go nowhere. \
-             Change the dead-letter table so that it takes what the sink writes there, or name another one, and start again"
-        ),
     }
 }

@@ -16,6 +16,29 @@ pub(crate) const START: Micros = Micros(1_000_000_000);
 const MOST_INPUTS: usize = 20_000;
 const MOST_COMMANDS: usize = 1_000;
 
+pub(crate) fn config() -> CoreConfig {
+    CoreConfig {
+        table: "t".into(),
+        subtask: SubtaskIndex(0),
+        parallelism: 1,
+        streams: 1,
+        row_errors: RowErrorPolicy::Fail,
+        started_at: START,
+        limits: Limits {
+            append_bytes: 1_000,
+            inflight_bytes: 100_000,
+            inflight_requests: 100,
+            inflight_time: Duration::from_secs(2),
+            append_timeout: Duration::from_secs(300),
+            commit_timeout: Duration::from_secs(600),
+            quota_timeout: Duration::from_secs(900),
+            unknown_table: Duration::from_secs(60),
+            unprovable: Unprovable::Fail,
+        },
+        mutation: Mutation::default(),
+    }
+}
+
 pub(crate) struct Bench {
     pub(crate) core: Core,
     pub(crate) now: Micros,
@@ -28,26 +51,7 @@ impl Bench {
     }
 
     pub(crate) fn with(change: impl FnOnce(&mut CoreConfig)) -> Self {
-        let mut config = CoreConfig {
-            table: "t".into(),
-            subtask: SubtaskIndex(0),
-            parallelism: 1,
-            streams: 1,
-            row_errors: RowErrorPolicy::Fail,
-            started_at: START,
-            limits: Limits {
-                append_bytes: 1_000,
-                inflight_bytes: 100_000,
-                inflight_requests: 100,
-                inflight_time: Duration::from_secs(2),
-                append_timeout: Duration::from_secs(300),
-                commit_timeout: Duration::from_secs(600),
-                quota_timeout: Duration::from_secs(900),
-                unknown_table: Duration::from_secs(60),
-                unprovable: Unprovable::Fail,
-            },
-            mutation: Mutation::default(),
-        };
+        let mut config = config();
         change(&mut config);
         Self {
             core: Core::new(config),
@@ -209,7 +213,7 @@ pub(crate) fn append(connection: u64, request: u64, offset: u64, batch: u64) -> 
     Command::Append {
         connection: Generation(connection),
         request: RequestNumber(request),
-        offset: NextOffset(offset),
+        offset: Some(NextOffset(offset)),
         batch: BatchId(batch),
     }
 }

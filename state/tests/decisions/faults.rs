@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bigquery_sink_state::{Code, Fault, Phase, Place, RULES, Reaction, RowFault, StorageCode, classify};
 
 use Code::*;
-use Phase::{Append, Create, Flush};
+use Phase::{Append, Create, DefaultAppend, Flush};
 use Place::{InBand, RpcEnd};
 use Reaction as R;
 
@@ -68,6 +68,21 @@ const EXPECTED: &[Row] = &[
     (Append, RpcEnd, PermissionDenied, NONE, false, R::FailSoon),
     (Append, RpcEnd, Unimplemented, NONE, false, R::FailForGood),
     (Append, InBand, DataLoss, NONE, false, R::Restart),
+    (DefaultAppend, InBand, AlreadyExists, Some(StorageCode::OffsetAlreadyExists), false, R::Restart),
+    (DefaultAppend, InBand, OutOfRange, Some(StorageCode::OffsetOutOfRange), false, R::Restart),
+    (DefaultAppend, InBand, InvalidArgument, Some(StorageCode::StreamFinalized), false, R::Gone),
+    (DefaultAppend, InBand, InvalidArgument, Some(StorageCode::SchemaMismatchExtraFields), false, R::SchemaLag),
+    (DefaultAppend, InBand, InvalidArgument, Some(StorageCode::KmsServiceError), false, R::Resend),
+    (DefaultAppend, InBand, NotFound, Some(StorageCode::TableNotFound), false, R::FailSoon),
+    (DefaultAppend, RpcEnd, FailedPrecondition, NONE, false, R::Resend),
+    (DefaultAppend, InBand, InvalidArgument, NONE, true, R::RejectRows),
+    (DefaultAppend, RpcEnd, InvalidArgument, NONE, false, R::FailForGood),
+    (DefaultAppend, InBand, ResourceExhausted, NONE, false, R::BackOff),
+    (DefaultAppend, RpcEnd, Ok, NONE, false, R::Reconnect),
+    (DefaultAppend, RpcEnd, Unavailable, NONE, false, R::Reconnect),
+    (DefaultAppend, InBand, Internal, NONE, false, R::Resend),
+    (DefaultAppend, RpcEnd, Unauthenticated, NONE, false, R::RefreshCredentials),
+    (DefaultAppend, RpcEnd, PermissionDenied, NONE, false, R::FailSoon),
 ];
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod bench;
 mod commits;
+mod default_stream;
 mod faults;
 mod golden;
 mod lanes;

@@ -113,10 +113,15 @@ impl Carrier<'_> {
                 request,
                 offset,
                 batch,
-            } => self.append(connection, request, offset, batch),
+            } => {
+                let offset = offset.expect("a stream of one's own takes offsets");
+                self.append(connection, request, offset, batch);
+            }
             Command::Release { batch } => self.release(batch),
             Command::RemoveRows { batch, rows } => self.remove_rows(batch, &rows),
-            Command::Prepared { epoch, state, commit } => self.prepared(epoch, state, commit),
+            Command::Prepared {
+                epoch, state, commit, ..
+            } => self.prepared(epoch, state, commit),
             Command::Flush {
                 flush,
                 stream,

@@ -481,20 +481,21 @@ impl Host {
                 offset,
                 batch,
             } => {
+                let offset = offset.expect("a stream of one's own takes offsets").0;
                 let rows = subtask.payloads[&batch].clone();
                 let open = subtask
                     .connections
                     .iter_mut()
                     .find(|open| open.generation == connection)
                     .unwrap();
-                let place = (open.stream.clone(), offset.0);
+                let place = (open.stream.clone(), offset);
                 subtask.places.insert(batch, place.clone());
                 let before = self.assigned.entry(place).or_insert_with(|| rows.clone());
                 assert_eq!(
                     *before, rows,
                     "one offset belongs to the same rows for ever (invariant 4)"
                 );
-                open.requests.push_back((request, offset.0, rows));
+                open.requests.push_back((request, offset, rows));
             }
             Command::Release { batch } => {
                 assert!(
@@ -506,7 +507,9 @@ impl Host {
                 subtask.calls.push(Call::Remove { batch, rows });
                 self.check_rows_move_up(who, batch);
             }
-            Command::Prepared { epoch, state, commit } => {
+            Command::Prepared {
+                epoch, state, commit, ..
+            } => {
                 assert_eq!(epoch, self.epoch);
                 assert!(
                     subtask.dead_letters.is_empty(),
