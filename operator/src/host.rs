@@ -97,14 +97,14 @@ pub struct Prepared {
     pub state: Bytes,
     /// Entry of this subtask for `handle_commit` ("what becomes visible").
     pub commit: Bytes,
-    /// Rows that become visible with this entry.
+    /// Rows that become visible with this entry, or are visible already where the sink writes at least once.
     pub rows: RowCount,
 }
 
 /// A confirmed commit: every row of this subtask's share of the entries is visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// Rows named by the entries this subtask flushed.
+    /// Rows named by the entries this subtask flushed; where the sink writes at least once, those it prepared.
     pub rows: RowCount,
 }
 

@@ -21,10 +21,11 @@ pub(crate) async fn check(arguments: CheckArguments) -> Result<(), Failure> {
     let columns = &pipeline.sink.columns;
     let count = columns.fields().len();
     let mut told = format!(
-        "{}: source '{}', sink {table}, {count} column{}\n",
+        "{}: source '{}', sink {table}, {count} column{}, each row {}\n",
         arguments.pipeline.display(),
         pipeline.source.name,
-        if count == 1 { "" } else { "s" }
+        if count == 1 { "" } else { "s" },
+        options.mode.guarantee()
     );
     if !arguments.connect {
         told.push_str("ok; --connect also looks at the table\n");

@@ -33,7 +33,7 @@ pub(crate) async fn run(arguments: RunArguments) -> Result<(), Failure> {
     let pipeline = load(&arguments.pipeline)?;
     let local = LocalEmulator::start(&pipeline, &arguments).await?;
     let options = sink::options(&pipeline, local.as_ref().map(LocalEmulator::endpoints))?;
-    let table = options.table.to_string();
+    let (table, guarantee) = (options.table.to_string(), options.mode.guarantee());
     let config = config(&pipeline, &arguments, local.as_ref())?;
     let state = config.state.clone();
     let sinks = Arc::new(Sinks::new(options)?);
@@ -59,7 +59,11 @@ pub(crate) async fn run(arguments: RunArguments) -> Result<(), Failure> {
     if std::io::stderr().is_terminal() && !arguments.json {
         eprint!("\r\x1b[2K");
     }
-    let mut told = report(&arguments, &summary, rejected, stopped.is_cancelled(), &table);
+    let promised = Promised {
+        table: &table,
+        guarantee,
+    };
+    let mut told = report(&arguments, &summary, rejected, stopped.is_cancelled(), &promised);
     if let Some(local) = local {
         if !arguments.json {
             told.push_str(&local.first_rows(&pipeline).await?);
@@ -281,12 +285,18 @@ fn progress_line(progress: &Progress) -> String {
     )
 }
 
+/// Where the rows went, and how often each is there.
+struct Promised<'a> {
+    table: &'a str,
+    guarantee: &'static str,
+}
+
 fn report(
     arguments: &RunArguments,
     summary: &Summary,
     rejected_by_sink: u64,
     stopped: bool,
-    table: &str,
+    &Promised { table, guarantee }: &Promised<'_>,
 ) -> String {
     let Summary {
         rows_read,
@@ -306,6 +316,7 @@ fn report(
             "checkpoints": checkpoints,
             "restarts": restarts,
             "streams_created": streams_created,
+            "guarantee": guarantee,
             "seconds": seconds,
             "stopped": stopped,
         });
@@ -319,7 +330,7 @@ fn report(
         None => String::new(),
     };
     format!(
-        "{stopped}{rows_read} rows read, {rows_committed} rows became visible in {table} after {seconds:.1} s\n\
+        "{stopped}{rows_read} rows read, {rows_committed} rows became visible in {table}, each {guarantee}, after {seconds:.1} s\n\
          {checkpoints} checkpoints · {streams_created} write streams · {restarts} restarts · {rows_rejected} rows rejected\n"
     )
 }

@@ -77,6 +77,19 @@ pub struct SinkOptions {
 pub enum WriteMode {
     /// Every row becomes visible exactly once, at checkpoints.
     ExactlyOnce,
+    /// Every row becomes visible at least once, when BigQuery acknowledges it; twice after a lost answer or a restart.
+    AtLeastOnce,
+}
+
+impl WriteMode {
+    /// What is promised, in words.
+    #[must_use]
+    pub fn guarantee(self) -> &'static str {
+        match self {
+            Self::ExactlyOnce => "exactly once",
+            Self::AtLeastOnce => "at least once",
+        }
+    }
 }
 
 /// `table.create`.
@@ -204,7 +217,10 @@ impl<'a> Reader<'a> {
         };
         let schema_update = self.schema_update();
         let options = SinkOptions {
-            mode: WriteMode::ExactlyOnce,
+            mode: match self.word("write.mode") {
+                "at_least_once" => WriteMode::AtLeastOnce,
+                _ => WriteMode::ExactlyOnce,
+            },
             format: match self.word("write.format") {
                 "proto" => Format::Proto,
                 _ => Format::Arrow,

@@ -165,12 +165,12 @@ pub const OPTIONS: &[OptionSpec] = {
             Value("exactly_once"),
             OneOf(&[
                 now("exactly_once"),
-                later("at_least_once", Rows),
+                now("at_least_once"),
                 later("upsert", Changes),
                 later("change_log", Changes),
             ]),
             Now,
-            "What is promised: each row exactly once, visible at checkpoints; or at least once, visible at once.",
+            "What is promised: each row exactly once, visible at checkpoints; or at least once, visible as soon as BigQuery has it, and twice after a lost answer or a restart.",
         ),
         spec(
             "write.format",

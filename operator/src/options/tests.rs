@@ -277,7 +277,7 @@ fn all_problems_are_told_at_once() {
         texts,
         [
             "option 'write.streams' is not yet supported",
-            "option 'write.mode': 'upsert' is not yet supported; use 'exactly_once'",
+            "option 'write.mode': 'upsert' is not yet supported; use 'exactly_once' or 'at_least_once'",
             "option 'write.append.bytes' is given twice",
             "option 'project': invalid project \"Shop\": 'S' is not allowed; allowed are lower-case letters, digits and hyphens",
             "option 'dataset' is required",

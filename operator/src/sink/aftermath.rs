@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use tonic::Code as GrpcCode;
 
 use super::Environment;
-use crate::options::SinkOptions;
+use crate::options::{SinkOptions, WriteMode};
 use crate::tables;
 
 /// The job has failed already; nobody waits long for the reason.
@@ -77,7 +77,7 @@ impl Aftermath {
         };
         // An unprovable commit says itself whose rows it is about.
         if failure.kind != FailureKind::Unprovable {
-            say(self.rows());
+            say(self.rows(options.mode));
         }
         if trouble == Trouble::NotFound {
             let table = options.table.without_decorator();
@@ -103,7 +103,17 @@ impl Aftermath {
     }
 
     /// Which rows are visible, by checkpoints.
-    fn rows(&self) -> String {
+    fn rows(&self, mode: WriteMode) -> String {
+        if mode == WriteMode::AtLeastOnce {
+            return match self.prepared {
+                Some(prepared) => {
+                    format!(
+                        "Rows up to checkpoint {prepared} are visible; later ones may be, and are written again"
+                    )
+                }
+                None => "Rows that came since the start may be visible; they are written again".to_owned(),
+            };
+        }
         let later = "rows after it are not visible and are read again";
         match (self.prepared, self.published) {
             (Some(prepared), published) if Some(prepared) > published => format!(

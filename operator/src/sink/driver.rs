@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigquery_sink_state::{
-    BatchId, Command, CommitList, Core, Destination, Epoch, FlushId, Generation, Input, Lane, Micros, Mutant,
-    Mutation, NextOffset, RequestNumber, RowCount, StreamName, SubtaskIndex, SubtaskState,
+    BatchId, Command, CommitList, Destination, Epoch, FlushId, Generation, Input, Lane, Micros, Mutant,
+    Mutation, NextOffset, Protocol, RequestNumber, RowCount, StreamName, SubtaskIndex, SubtaskState,
 };
 use bigquery_write_proto::names::{self, TableName};
 use bigquery_write_proto::rows::{MissingValues, Wire};
@@ -47,11 +47,20 @@ pub(super) enum Feed {
 pub(super) enum Mark {
     Barrier {
         epoch: Epoch,
-        reply: oneshot::Sender<(SubtaskState, CommitList)>,
+        reply: oneshot::Sender<Prepared>,
     },
     EndOfData {
         reply: oneshot::Sender<()>,
     },
+}
+
+/// A subtask's part of a checkpoint, as the core reports it.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) state: SubtaskState,
+    pub(super) commit: CommitList,
+    /// Rows that are visible with the commit at the latest.
+    pub(super) rows: RowCount,
 }
 
 /// May overtake rows: it comes while rows of the next epoch wait for room.
@@ -103,7 +112,7 @@ enum Done {
 }
 
 pub(super) struct Driver {
-    core: Core,
+    core: Protocol,
     clock: Clock,
     table: TableName,
     wire: Arc<Wire>,
@@ -129,14 +138,14 @@ pub(super) struct Driver {
     flushes_running: usize,
     /// Came behind rows that are not handed over yet.
     mark: Option<Mark>,
-    prepared: Option<oneshot::Sender<(SubtaskState, CommitList)>>,
+    prepared: Option<oneshot::Sender<Prepared>>,
     committed: Option<oneshot::Sender<RowCount>>,
     closed: Option<oneshot::Sender<()>>,
 }
 
 impl Driver {
     pub(super) fn new(
-        core: Core,
+        core: Protocol,
         clock: Clock,
         subtask: SubtaskIndex,
         wire: Arc<Wire>,
@@ -433,12 +442,18 @@ impl Driver {
             }
             Command::Release { batch } => self.release(batch),
             Command::RemoveRows { batch, rows } => self.remove_rows(batch, &rows)?,
-            Command::Prepared { epoch, state, commit } => {
+            Command::Prepared {
+                epoch,
+                state,
+                commit,
+                rows,
+            } => {
                 self.aftermath.prepared(epoch);
                 if let Some(letters) = &mut self.dead_letters {
                     letters.prepared(epoch);
                 }
-                reply(self.prepared.take(), (state, commit));
+                let prepared = Prepared { state, commit, rows };
+                reply(self.prepared.take(), prepared);
             }
             Command::Flush {
                 flush,
@@ -508,7 +523,7 @@ impl Driver {
         &mut self,
         generation: Generation,
         request: RequestNumber,
-        offset: NextOffset,
+        offset: Option<NextOffset>,
         batch: BatchId,
     ) -> Result<(), SinkError> {
         let Some(connection) = self.connections.get_mut(&generation) else {
@@ -518,7 +533,7 @@ impl Driver {
             .payloads
             .get(&batch)
             .expect("the core appends what it was given and has not released");
-        let offset = i64::try_from(offset.0).expect("the core keeps offsets within i64");
+        let offset = offset.map(|offset| i64::try_from(offset.0).expect("the core keeps offsets within i64"));
         let append = AppendRequest {
             offset,
             rows: payload.encoded.clone(),

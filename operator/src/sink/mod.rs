@@ -22,9 +22,10 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use bigquery_sink_state::{
-    CommitList, Core, CoreConfig, Epoch, Input, Micros, Mutation, RestoredUnion, RowErrorPolicy,
-    SubtaskIndex, SubtaskState,
+    CommitList, Core, CoreConfig, DefaultStreamCore, DefaultStreams, Epoch, Input, Micros, Mutation,
+    Protocol, RestoredUnion, RowErrorPolicy, StreamName, SubtaskIndex, SubtaskState,
 };
+use bigquery_write_proto::names::TableName;
 use bigquery_write_proto::rows::{RowEncoder, Wire};
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
@@ -34,7 +35,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::credentials::{TokenSource, token_source};
 use crate::error::SinkError;
 use crate::host::{Barrier, CloseReason, CommitReplay, Committed, Prepared, Restored, SinkOperator, Task};
-use crate::options::{RowErrors, SinkOptions};
+use crate::options::{RowErrors, SinkOptions, WriteMode};
 use crate::probe::Probe;
 use crate::transport::Transport;
 use dead_letters::DeadLetters;
@@ -203,8 +204,8 @@ impl BigQuerySink {
         clock: Clock,
         restored: Option<(RestoredUnion, CommitReplay)>,
         table_is_young: bool,
-    ) -> Core {
-        let mut core = Core::new(CoreConfig {
+    ) -> Protocol {
+        let config = CoreConfig {
             table: self.options.table.to_string(),
             subtask: self.task.subtask,
             parallelism: self.task.parallelism,
@@ -216,12 +217,30 @@ impl BigQuerySink {
             started_at: clock.started_at,
             limits: translate::limits(&self.options, table_is_young),
             mutation: self.environment.mutation,
-        });
+        };
+        let mut core = match self.options.mode {
+            WriteMode::ExactlyOnce => Protocol::ExactlyOnce(Box::new(Core::new(config))),
+            WriteMode::AtLeastOnce => {
+                let core = DefaultStreamCore::new(config, self.default_streams());
+                Protocol::AtLeastOnce(Box::new(core))
+            }
+        };
         if let Some((union, replay)) = restored {
             let replay = translate::replay(replay);
             core.handle(clock.now(), Input::Restored { union, replay });
         }
         core
+    }
+
+    fn default_streams(&self) -> DefaultStreams {
+        let of = |table: &TableName| StreamName(table.default_stream().to_string());
+        DefaultStreams {
+            table: of(&self.options.table),
+            dead_letters: match &self.options.row_errors {
+                RowErrors::Fail => None,
+                RowErrors::DeadLetter { table, .. } => Some(of(table)),
+            },
+        }
     }
 
     fn take_running(&mut self) -> Result<Running, SinkError> {
@@ -353,12 +372,12 @@ impl SinkOperator for BigQuerySink {
         let (reply, prepared) = oneshot::channel();
         let epoch = barrier.epoch;
         running.feed(Feed::Mark(Mark::Barrier { epoch, reply })).await?;
-        let (state, commit) = running.answer(prepared).await?;
+        let driver::Prepared { state, commit, rows } = running.answer(prepared).await?;
         self.running = Some(running);
         Ok(Prepared {
             state: state.encode().into(),
             commit: commit.encode().into(),
-            rows: commit.rows(),
+            rows,
         })
     }
 

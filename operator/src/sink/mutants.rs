@@ -2,7 +2,7 @@
 
 use bigquery_sink_state::Mutant;
 
-use super::BigQuerySink;
+use super::{BigQuerySink, driver};
 use crate::host::{Barrier, CloseReason};
 
 impl BigQuerySink {
@@ -28,14 +28,14 @@ impl BigQuerySink {
             return;
         };
         let (reply, prepared) = tokio::sync::oneshot::channel();
-        let mark = super::driver::Mark::Barrier {
+        let mark = driver::Mark::Barrier {
             epoch: barrier.epoch,
             reply,
         };
-        if running.feed(super::driver::Feed::Mark(mark)).await.is_err() {
+        if running.feed(driver::Feed::Mark(mark)).await.is_err() {
             return;
         }
-        let Ok((state, _)) = running.answer(prepared).await else {
+        let Ok(driver::Prepared { state, .. }) = running.answer(prepared).await else {
             return;
         };
         self.running = Some(running);

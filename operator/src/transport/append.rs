@@ -34,8 +34,8 @@ pub struct AppendConnection {
 /// Rows for one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppendRequest {
-    /// Offset of the first row.
-    pub offset: i64,
+    /// Offset of the first row; none on a default stream, which refuses one (write-api.md 2).
+    pub offset: Option<i64>,
     /// The rows, in the format of the connection's writer schema; shared, not copied.
     pub rows: EncodedRows,
 }
@@ -226,7 +226,7 @@ impl AppendSender {
     fn wire(&mut self, request: AppendRequest) -> AppendRowsRequest {
         let AppendRequest { offset, rows } = request;
         let mut wire = AppendRowsRequest {
-            offset: Some(offset),
+            offset,
             ..Default::default()
         };
         // Later requests leave these out: the server would check or parse them again (write-api.md 1.2).

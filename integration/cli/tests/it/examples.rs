@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use bigquery_write_emulator::catalog::DatasetRef;
+use bigquery_write_emulator::faults::FaultPlan;
 use bigquery_write_emulator::{Config, Emulator};
 use tokio::time::sleep;
 
@@ -69,6 +70,52 @@ async fn earthquakes_arrive_with_every_value() {
     rows.sort();
     expected.sort();
     assert_eq!(rows, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn earthquakes_at_least_once_are_all_there_and_the_guarantee_is_said() {
+    let (emulator, _folder, file) = pointed("earthquakes.sql", "geology").await;
+    let sql = std::fs::read_to_string(&file).unwrap();
+    let mode = "connector = 'bigquery', 'write.mode' = 'at_least_once'";
+    std::fs::write(&file, sql.replace("connector = 'bigquery'", mode)).unwrap();
+    let plan =
+        r#"{"rules": [{"rpc": "AppendRows", "occurrence": {"nth": 1}, "action": {"kind": "lose_answer"}}]}"#;
+    let plan = FaultPlan::parse(plan).unwrap();
+    emulator.handle().set_faults(plan).unwrap();
+
+    let checked = tool().arg("check").arg(&file).output().unwrap();
+    let told = String::from_utf8(checked.stdout).unwrap();
+    let first = told.lines().next().unwrap_or_default();
+    assert!(first.ends_with(", 8 columns, each row at least once"), "{told}");
+
+    let child = tool()
+        .arg("run")
+        .arg(&file)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = finish(child, Duration::from_secs(60)).await;
+    let told = String::from_utf8(output.stdout).unwrap();
+    let expected = strong_earthquakes().len();
+    let start = format!(
+        "1707 rows read, {expected} rows became visible in projects/demo/datasets/geology/tables/earthquakes, each at least once, after "
+    );
+    assert!(told.starts_with(&start), "{told}");
+    assert!(
+        told.contains(" checkpoints · 0 write streams · 0 restarts · 0 rows rejected"),
+        "{told}"
+    );
+
+    let sql = "SELECT COUNT(*) AS n, COUNT(DISTINCT id) AS ids FROM `demo.geology.earthquakes`";
+    let rows = printed(&emulator.handle().query("demo", None, sql).await.unwrap().rows);
+    let (rows, ids) = rows[0].split_once('|').unwrap();
+    let rows: usize = rows.parse().unwrap();
+    assert_eq!(ids, expected.to_string());
+    assert!(
+        rows > expected,
+        "{rows}: what the lost answer was about is there twice"
+    );
 }
 
 /// The filter and the projection by this test's own plain code.

@@ -191,7 +191,7 @@ async fn a_check_says_what_the_pipeline_does_and_with_connect_whether_the_table_
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let file = examples.join("earthquakes.sql");
     let expected = format!(
-        "{}: source 'feed', sink projects/demo/datasets/geology/tables/earthquakes, 8 columns\nok; --connect also looks at the table\n",
+        "{}: source 'feed', sink projects/demo/datasets/geology/tables/earthquakes, 8 columns, each row exactly once\nok; --connect also looks at the table\n",
         file.display()
     );
     assert_eq!(output(check(&file)).await, ok(&expected));
@@ -206,7 +206,7 @@ async fn a_check_says_what_the_pipeline_does_and_with_connect_whether_the_table_
     let mut connect = check(&world.pipeline());
     connect.arg("--connect");
     let expected = format!(
-        "{}: source 'source', sink projects/p/datasets/d/tables/t, 6 columns\nok; the table does not exist and will be created ('table.create' = 'if_missing')\n",
+        "{}: source 'source', sink projects/p/datasets/d/tables/t, 6 columns, each row exactly once\nok; the table does not exist and will be created ('table.create' = 'if_missing')\n",
         world.pipeline().display()
     );
     assert_eq!(output(connect).await, ok(&expected));

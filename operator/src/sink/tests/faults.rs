@@ -168,7 +168,7 @@ async fn a_stream_that_another_connection_took_is_left_for_a_new_one() {
     let late = wire.encode(&[wire.measure(late).unwrap()]).unwrap();
     zombie
         .send(AppendRequest {
-            offset: 3,
+            offset: Some(3),
             rows: late,
         })
         .await

@@ -1,5 +1,6 @@
 //! The sink as a host drives it, against the emulator: pipes in memory, simulated time, full rows read back.
 
+mod at_least_once;
 mod calls;
 mod dead_letters;
 mod defaults;

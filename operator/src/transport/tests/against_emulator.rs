@@ -126,7 +126,7 @@ async fn an_epoch(format: Format) {
     for (offset, length) in [(0, 1), (1, 2)] {
         let rows = encoder.convert(&batch.slice(offset, length)).unwrap().batch;
         let request = AppendRequest {
-            offset: i64::try_from(offset).unwrap(),
+            offset: Some(i64::try_from(offset).unwrap()),
             rows: wire.encode(&[wire.measure(rows).unwrap()]).unwrap(),
         };
         append.send(request).await.unwrap();

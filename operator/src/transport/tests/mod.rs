@@ -573,7 +573,7 @@ fn transport(endpoint: &Endpoint, certificates: &Certificates, key: &str) -> Tra
 
 fn request(offset: i64, rows: &'static [u8]) -> AppendRequest {
     AppendRequest {
-        offset,
+        offset: Some(offset),
         rows: EncodedRows::Arrow(Bytes::from_static(rows)),
     }
 }
