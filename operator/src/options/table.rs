@@ -77,8 +77,6 @@ pub struct Choice {
 pub enum Step {
     /// It works.
     Now,
-    /// It comes with more of the row options: dead letters, protobuf, table details.
-    Rows,
     /// It comes with change data capture.
     Changes,
     /// It comes with several streams per subtask.
@@ -123,7 +121,7 @@ const fn spec(
 pub const OPTIONS: &[OptionSpec] = {
     use Accepts::{Bytes, Count, OneOf, Text, Time, Url};
     use OptionDefault::{None, Required, Value};
-    use Step::{Changes, Now, Rows, Speed};
+    use Step::{Changes, Now, Speed};
     &[
         spec(
             "connector",

@@ -1,5 +1,7 @@
 //! Rows that do not fit, or that BigQuery refuses, with `row_errors = 'dead_letter'`: both tables, row by row.
 
+mod at_least_once;
+
 use std::time::Duration;
 
 use arrow_array::types::{Decimal128Type, TimestampMicrosecondType};
