@@ -22,7 +22,15 @@ fn text() -> Kind {
 
 /// A world with the table `returns`: NULLABLE, REQUIRED and REPEATED columns with defaults, and one without.
 fn world(missing_values: &str) -> World {
-    let world = World::with(&[("table", "returns"), ("write.missing_values", missing_values)]);
+    world_of(missing_values, "arrow")
+}
+
+fn world_of(missing_values: &str, format: &str) -> World {
+    let world = World::with(&[
+        ("table", "returns"),
+        ("write.missing_values", missing_values),
+        ("write.format", format),
+    ]);
     let columns = vec![
         Column::new("id", Kind::Int64, Mode::Required),
         with_default("state", text(), Mode::Nullable, "'new'"),
@@ -191,4 +199,24 @@ async fn a_required_column_without_default_that_the_pipeline_does_not_write_fail
          pipeline does not write it; add it to the query, or make it nullable"
     );
     assert_eq!(told(&error), (Blame::User, Retry::Never, text));
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_protobuf_an_empty_array_is_none_and_gets_the_default_too() {
+    let world = world_of("default", "proto");
+    write(&world, three_rows()).await.unwrap();
+    assert_eq!(
+        seen(&world),
+        [
+            format!("old 7 [\"x\"] {MADE} n"),
+            format!("new 7 [\"a\", \"b\"] {MADE} NULL"),
+            format!(" 7 [\"a\", \"b\"] {MADE} ")
+        ]
+    );
+    let world = world_of("null", "proto");
+    write(&world, three_rows()).await.unwrap();
+    assert_eq!(
+        seen(&world)[1..],
+        [format!("NULL 7 [] {MADE} NULL"), format!(" 7 [] {MADE} ")]
+    );
 }
