@@ -36,8 +36,10 @@ pub enum CommandKind {
     Append,
     /// Drop an acknowledged request.
     Release,
-    /// Take bad rows out of a request. Not in [`Self::ALL`]: with `row_errors = 'fail'` no run comes by it.
+    /// Take bad rows out of a request.
     RemoveRows,
+    /// Cut a request in two. Not in [`Self::ALL`]: no request is too large but where a test makes BigQuery take less.
+    Split,
     /// Hand a checkpoint's part to the host.
     Prepared,
     /// Publish rows.
@@ -70,12 +72,13 @@ impl Probe {
 
 impl CommandKind {
     /// Every kind that a run can come by.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::CreateStream,
         Self::Connect,
         Self::Disconnect,
         Self::Append,
         Self::Release,
+        Self::RemoveRows,
         Self::Prepared,
         Self::Flush,
         Self::Committed,
@@ -93,6 +96,7 @@ impl CommandKind {
             Command::Append { .. } => Self::Append,
             Command::Release { .. } => Self::Release,
             Command::RemoveRows { .. } => Self::RemoveRows,
+            Command::Split { .. } => Self::Split,
             Command::Prepared { .. } => Self::Prepared,
             Command::Flush { .. } => Self::Flush,
             Command::Committed { .. } => Self::Committed,

@@ -197,3 +197,20 @@ fn rows_that_are_too_large_for_any_request_are_found_wherever_they_stand() {
         );
     }
 }
+
+#[test]
+fn rows_that_were_written_are_cut_in_two_as_if_they_had_been_written_so() {
+    for format in [Format::Arrow, Format::Proto] {
+        let (encoder, wire) = world(format);
+        for count in [2, 3, 8] {
+            let all: Vec<_> = (0..count)
+                .map(|id| (id, (id % 3 > 0).then_some(7), vec![id; 2]))
+                .collect();
+            let measured = wire.measure(encoder.convert(&rows(&all)).unwrap().batch).unwrap();
+            let (front, behind) = measured.split_at(all.len() / 2);
+            let written = |rows: MeasuredRows| wire.encode(&[rows]).unwrap();
+            let (first, second) = wire.halve(&written(measured)).unwrap();
+            assert_eq!((first, second), (written(front), written(behind)), "{format:?}");
+        }
+    }
+}

@@ -18,9 +18,9 @@ use crate::checkpoint::{
     BigQueryCommitInfo, BigQuerySinkState, CommitList, Mode, RestoredUnion, StreamState, SubtaskState,
 };
 use crate::commit::CommitRun;
-use crate::failures::host;
+use crate::failures::{cut_unasked, host};
 use crate::ids::{
-    Epoch, Generation, Incarnation, Lane as LaneId, Micros, NextOffset, StreamName, SubtaskIndex,
+    BatchId, Epoch, Generation, Incarnation, Lane as LaneId, Micros, NextOffset, StreamName, SubtaskIndex,
 };
 use crate::io::{Command, CoreConfig, Destination, Failure, Input, Notice, Replay, RowErrorPolicy};
 use crate::lane::{Lane, Snapshot};
@@ -184,6 +184,21 @@ impl Core {
                 bytes,
                 dead_letters,
             } => self.rows_removed(batch, rows, bytes, dead_letters),
+            Input::BatchSplit {
+                batch,
+                rows,
+                bytes,
+                rest,
+                rest_bytes,
+            } => self.batch_split(
+                Batch {
+                    id: batch,
+                    rows,
+                    bytes,
+                },
+                rest,
+                rest_bytes,
+            ),
             Input::Barrier { epoch } => self.open_barrier(epoch),
             Input::StreamCreated { lane, stream } => {
                 self.lanes[lane.0].created(stream, &mut self.shared);
@@ -295,6 +310,14 @@ impl Core {
         lane.expect("there is a lane for the table, and one for dead letters where they are owed")
             .push(batch, &mut self.shared);
         Ok(())
+    }
+
+    fn batch_split(&mut self, first: Batch, rest: BatchId, rest_bytes: u64) -> Result<(), Failure> {
+        let mut lanes = self.lanes.iter_mut();
+        let Some(lane) = lanes.find(|lane| lane.is_splitting(first.id)) else {
+            return Err(cut_unasked(first.id));
+        };
+        lane.was_split(first, rest, rest_bytes, &mut self.shared)
     }
 
     fn check_rows_may_come(&self) -> Result<(), Failure> {

@@ -15,7 +15,7 @@ mod lane;
 use std::collections::BTreeMap;
 
 use crate::checkpoint::{BigQuerySinkState, CommitList, Mode, RestoredUnion, StreamState, SubtaskState};
-use crate::failures::{host, not_asked_for};
+use crate::failures::{cut_unasked, host, not_asked_for};
 use crate::ids::{Epoch, Generation, Incarnation, Micros, NextOffset, RowCount, StreamName, SubtaskIndex};
 use crate::io::{Command, CoreConfig, Destination, Input, Notice, Replay, RowErrorPolicy};
 use crate::ledger::Batch;
@@ -225,6 +225,7 @@ impl DefaultStreamCore {
                 self.phase = LifePhase::Draining;
                 Ok(())
             }
+            Input::BatchSplit { batch, .. } => Err(cut_unasked(batch)),
             Input::StreamCreated { .. }
             | Input::CreateFailed { .. }
             | Input::FlushDone { .. }

@@ -70,6 +70,13 @@ pub(crate) fn check_removal(
     )))
 }
 
+pub(crate) fn cut_unasked(batch: BatchId) -> Failure {
+    host(&format!(
+        "request {} was cut in two, which was not asked for",
+        batch.0
+    ))
+}
+
 pub(crate) fn not_asked_for(batch: BatchId) -> Failure {
     host(&format!(
         "rows were taken out of request {}, which was not asked for",

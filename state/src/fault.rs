@@ -198,6 +198,8 @@ pub enum Reaction {
     Gone,
     /// Rows are bad; the good ones of the request were not taken either.
     RejectRows,
+    /// The request is larger than BigQuery takes: send it in parts.
+    Split,
     /// Get a new token, once.
     RefreshCredentials,
     /// Try for a short while, since BigQuery says this of things it just made, then fail for good.
@@ -226,6 +228,8 @@ pub struct Rule {
     place: Option<Place>,
     storage_code: Option<StorageCode>,
     needs_row_errors: bool,
+    /// Where no code says it, the text does.
+    text: Option<&'static str>,
     verdict: Verdict,
 }
 
@@ -240,6 +244,7 @@ impl Rule {
                 .storage_code
                 .is_none_or(|code| fault.storage_code == Some(code))
             && !(self.needs_row_errors && fault.row_errors.is_empty())
+            && self.text.is_none_or(|text| fault.message.contains(text))
     }
 }
 
@@ -285,6 +290,7 @@ const fn rule(
         place: None,
         storage_code: None,
         needs_row_errors: false,
+        text: None,
         verdict,
     }
 }
@@ -308,6 +314,11 @@ const fn at(place: Place, mut rule: Rule) -> Rule {
 
 const fn with_row_errors(mut rule: Rule) -> Rule {
     rule.needs_row_errors = true;
+    rule
+}
+
+const fn saying(text: &'static str, mut rule: Rule) -> Rule {
+    rule.text = Some(text);
     rule
 }
 
@@ -403,6 +414,15 @@ pub static RULES: &[Rule] = &[
         R::RejectRows,
         "rows of the request are bad (write-api.md 3.5)",
     )),
+    saying(
+        "request too large",
+        rule(
+            &[Append],
+            &[C::InvalidArgument],
+            R::Split,
+            "the request is larger than BigQuery takes here, which is less than it documents (write-api.md 4)",
+        ),
+    ),
     rule(
         &[Create, Append, DefaultAppend],
         &[C::InvalidArgument],

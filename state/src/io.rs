@@ -127,6 +127,19 @@ pub enum Input {
         /// Dead letters owed for the rows taken out, one for each.
         dead_letters: RowCount,
     },
+    /// A payload was cut in two, as `Split` asked: its first rows keep its number.
+    BatchSplit {
+        /// Which payload.
+        batch: BatchId,
+        /// Rows left in it, at least one.
+        rows: RowCount,
+        /// Its size on the wire now.
+        bytes: u64,
+        /// The payload of its other rows, at least one: a number never used before.
+        rest: BatchId,
+        /// That one's size on the wire.
+        rest_bytes: u64,
+    },
     /// The host's barrier: everything before it is handed over, but for dead letters that are owed.
     Barrier {
         /// Number of the checkpoint.
@@ -255,6 +268,11 @@ pub enum Command {
         /// The rows, at least one: within the payload, by ascending index, each once.
         rows: Vec<RowFault>,
     },
+    /// Cut a payload in two, since BigQuery refused it as too large; answered by `BatchSplit`. The payload is not sent before.
+    Split {
+        /// Which payload; it has two rows at least.
+        batch: BatchId,
+    },
     /// The checkpoint's part of this subtask, to be made durable before commit.
     Prepared {
         /// The checkpoint.
@@ -321,6 +339,13 @@ pub enum Notice {
         flushable: NextOffset,
         /// Why.
         reason: String,
+    },
+    /// BigQuery refused a request as too large; it is cut in two.
+    RequestTooLarge {
+        /// Its size on the wire.
+        bytes: u64,
+        /// The refusal.
+        fault: Fault,
     },
     /// BigQuery refused rows of a request; they become dead letters.
     RowsRejected {

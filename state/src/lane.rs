@@ -2,6 +2,7 @@
 
 mod leave;
 mod rows;
+mod split;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -115,7 +116,7 @@ impl Lane {
     pub(crate) fn next_wake(&self, limits: &Limits) -> Option<Micros> {
         match &self.stream {
             // The driver comes next, without anything to wait for.
-            _ if self.is_removing() => None,
+            _ if self.waits_for_driver() => None,
             Stream::None | Stream::Creating => None,
             Stream::CreateAt(at) => Some(*at),
             Stream::Open(open) => match open.connection {
@@ -146,7 +147,7 @@ impl Lane {
 
     /// Does whatever can be done now.
     pub(crate) fn advance(&mut self, shared: &mut Shared) {
-        if self.is_removing() {
+        if self.waits_for_driver() {
             return;
         }
         match &mut self.stream {
@@ -300,6 +301,7 @@ impl Lane {
         }
         match reaction {
             Reaction::RejectRows => self.rows_refused(fault, shared),
+            Reaction::Split => self.too_large(fault, shared),
             Reaction::OffsetTaken => self.offset_taken(head_in_doubt, fault, shared),
             Reaction::Gone => self.gone(fault, shared),
             Reaction::OffsetBeyondEnd if shared.mutation.is(Mutant::OutOfRangeAsSuccess) => {
@@ -399,8 +401,9 @@ impl Lane {
             Reaction::OffsetTaken if !idle && !self.is_named() => {
                 return self.offset_taken(head_in_doubt, fault, shared);
             }
-            // Of several requests nothing tells which one has these rows.
+            // Of several requests nothing tells which one has these rows, or is too large; after a reconnect the first goes alone.
             Reaction::RejectRows if head_alone => return self.rows_refused(fault, shared),
+            Reaction::Split if head_alone => return self.too_large(fault, shared),
             _ if idle => {
                 // An idle close is normal life, and the next rows will meet what is really wrong.
                 shared.notice(Notice::Reconnect { fault: fault.clone() });

@@ -144,6 +144,27 @@ impl Ledger {
         self.sent = 0;
     }
 
+    /// The first request in two parts, the rows of which keep their offsets.
+    pub(crate) fn split_head(&mut self, first: Batch, rest: Batch) {
+        let head = self.entries.pop_front().expect("a request was too large");
+        assert_eq!(
+            first.rows.0 + rest.rows.0,
+            head.batch.rows.0,
+            "a request is cut in two without loss (invariant 4)"
+        );
+        self.bytes = self.bytes - head.batch.bytes + first.bytes + rest.bytes;
+        let part = |batch, offset| Entry {
+            batch,
+            offset,
+            request: None,
+            ..head
+        };
+        self.entries.push_front(part(rest, head.offset.plus(first.rows)));
+        self.entries.push_front(part(first, head.offset));
+        // Nothing goes out before every answer behind it is in.
+        self.sent = 0;
+    }
+
     /// Gives offsets anew, from the first request on: what stands behind it moves up.
     pub(crate) fn move_up(&mut self) {
         let mut end = self.acked;

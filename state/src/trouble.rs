@@ -143,7 +143,7 @@ fn budget(phase: Phase, reaction: Reaction, limits: &Limits) -> Result<(Class, D
         limits.append_timeout
     };
     Ok(match reaction {
-        Reaction::Resend | Reaction::Reconnect => (Class::Passing, passing, Over::Restart),
+        Reaction::Resend | Reaction::Reconnect | Reaction::Split => (Class::Passing, passing, Over::Restart),
         Reaction::BackOff if commit => (
             Class::Quota,
             limits.quota_timeout.min(limits.commit_timeout),

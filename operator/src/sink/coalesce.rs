@@ -89,6 +89,11 @@ impl Coalescer {
         if self.tiny == MERGED { self.merge() } else { Ok(()) }
     }
 
+    /// From now on payloads are no larger than that: a larger one was refused.
+    pub(super) fn lower_target(&mut self, bytes: usize) {
+        self.target = self.target.min(bytes);
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }

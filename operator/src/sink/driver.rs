@@ -442,6 +442,7 @@ impl Driver {
             }
             Command::Release { batch } => self.release(batch),
             Command::RemoveRows { batch, rows } => self.remove_rows(batch, &rows)?,
+            Command::Split { batch } => self.split(batch)?,
             Command::Prepared {
                 epoch,
                 state,

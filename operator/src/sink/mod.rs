@@ -100,6 +100,8 @@ pub struct Counters {
     pub reconnects: AtomicU64,
     /// Requests sent again.
     pub retries: AtomicU64,
+    /// Requests that BigQuery refused as too large and that were cut in two.
+    pub requests_split: AtomicU64,
     /// Answers of older connections that were dropped, and those that connections still owed when they were given up.
     pub stale_answers_dropped: AtomicU64,
     /// Answers behind a failed request that were dropped; the requests are sent again.

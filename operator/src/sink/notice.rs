@@ -34,6 +34,10 @@ pub(super) fn tell(notice: &Notice, counters: &Counters) {
             Counters::add(&counters.streams_left, 1);
             tracing::warn!(%stream, %flushable, reason, "left a write stream");
         }
+        Notice::RequestTooLarge { bytes, fault } => {
+            Counters::add(&counters.requests_split, 1);
+            tracing::warn!(bytes, %fault, "BigQuery refused a request as too large; sending it in parts");
+        }
         Notice::RowsRejected { stream, rows } => {
             Counters::add(&counters.rows_rejected_by_bigquery, rows.0);
             tracing::warn!(%stream, %rows, "BigQuery refused rows");

@@ -135,6 +135,11 @@ impl Reason {
         }
     }
 
+    /// Whether the row was too large, by the words of BigQuery, whose limit may be any.
+    pub(super) fn is_of_size(&self) -> bool {
+        self.text.contains("request too large")
+    }
+
     /// In BigQuery's words. It names a column at the end of its text, if at all (write-api.md 3.5).
     pub(super) fn of_server(text: &str, wire: &RecordBatch) -> Self {
         let named = text.trim_end_matches('.').rsplit_once(" on field ");

@@ -161,6 +161,28 @@ impl Wire {
         self.measure(concat_batches(&self.schema, rows.iter().map(|rows| &rows.batch))?)
     }
 
+    /// Cuts the rows of a request in two: the first half of them, rounded down, and the others.
+    ///
+    /// # Errors
+    /// [`EncodeError::Arrow`]: these are not rows that this encoded.
+    pub fn halve(&self, rows: &EncodedRows) -> Result<(EncodedRows, EncodedRows), EncodeError> {
+        Ok(match rows {
+            EncodedRows::Arrow(message) => {
+                let batch = ipc::read_batch(self.writer_schema().bytes(), message)?;
+                let (half, all) = (batch.num_rows() / 2, batch.num_rows());
+                let part = |from: usize, to: usize| ipc::batch_message(&batch.slice(from, to - from));
+                (
+                    EncodedRows::Arrow(part(0, half)?),
+                    EncodedRows::Arrow(part(half, all)?),
+                )
+            }
+            EncodedRows::Proto(batch) => {
+                let (first, second) = batch.halve();
+                (EncodedRows::Proto(first), EncodedRows::Proto(second))
+            }
+        })
+    }
+
     /// Writes rows for one request, in their order.
     ///
     /// # Errors

@@ -1,8 +1,11 @@
 //! The two IPC messages of `arrow_rows`, and their size before they exist.
 
+use std::io::Read as _;
+
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
 use arrow_ipc::MetadataVersion;
+use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::{DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteOptions, write_message};
 use arrow_schema::{ArrowError, DataType, Schema};
 use bytes::Bytes;
@@ -36,6 +39,13 @@ pub(super) fn batch_message(batch: &RecordBatch) -> Result<Bytes, EncodeError> {
     let mut dictionaries = DictionaryTracker::new(true);
     let (_, encoded) = IpcDataGenerator::default().encoded_batch(batch, &mut dictionaries, &options)?;
     Ok(encapsulated(encoded, &options)?)
+}
+
+/// The batch of such a message, under the schema of the other.
+pub(super) fn read_batch(schema: &Bytes, message: &Bytes) -> Result<RecordBatch, EncodeError> {
+    let mut reader = StreamReader::try_new(schema.as_ref().chain(message.as_ref()), None)?;
+    let batch = reader.next().transpose()?;
+    batch.ok_or_else(|| ArrowError::IpcError("the message holds no record batch".to_owned()).into())
 }
 
 fn write_options() -> IpcWriteOptions {

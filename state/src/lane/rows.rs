@@ -29,6 +29,8 @@ pub(super) enum Refused {
     },
     /// The driver takes them out of this payload. Nothing goes out meanwhile.
     Removing(BatchId),
+    /// The driver cuts this payload in two, which was too large. Nothing goes out meanwhile.
+    Splitting(BatchId),
 }
 
 /// Requests that may be under way: one after a row error, since more are likely and each costs all behind it a round; then twice as many
@@ -59,8 +61,8 @@ impl Lane {
         matches!(self.refused, Refused::Named { .. })
     }
 
-    pub(super) fn is_removing(&self) -> bool {
-        matches!(self.refused, Refused::Removing(_))
+    pub(super) fn waits_for_driver(&self) -> bool {
+        matches!(self.refused, Refused::Removing(_) | Refused::Splitting(_))
     }
 
     /// Whether the driver is taking rows out of this payload.

@@ -497,6 +497,7 @@ impl Host {
     fn carry_out(&mut self, who: usize, command: Command) {
         let subtask = &mut self.subtasks[who];
         match command {
+            Command::Split { .. } => unreachable!("no request is too large here"),
             Command::Connect { connection, stream } => subtask.connections.push(Connection {
                 generation: connection,
                 stream: stream.0,

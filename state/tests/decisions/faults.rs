@@ -98,14 +98,33 @@ fn every_fault_has_the_reaction_its_source_asks_for() {
 
 #[test]
 fn every_row_of_the_table_decides_a_test_row() {
-    let deciding: BTreeSet<usize> = EXPECTED
+    let mut deciding: BTreeSet<usize> = EXPECTED
         .iter()
         .filter_map(|&(phase, place, code, storage_code, rows, ..)| {
             let fault = fault(place, code, storage_code, rows);
             RULES.iter().position(|rule| rule.fits(phase, &fault))
         })
         .collect();
+    let too_large = RULES
+        .iter()
+        .position(|rule| rule.fits(Append, &too_large(RpcEnd)));
+    deciding.extend(too_large);
     assert_eq!(deciding, (0..RULES.len()).collect());
+}
+
+#[test]
+fn a_request_that_is_too_large_is_told_by_its_text() {
+    for place in [InBand, RpcEnd] {
+        assert_eq!(classify(Append, &too_large(place)).reaction, R::Split);
+        assert_eq!(classify(Create, &too_large(place)).reaction, R::FailForGood);
+    }
+}
+
+fn too_large(place: Place) -> Fault {
+    Fault {
+        message: "AppendRows request too large: 11854265 limit 10485760".to_owned(),
+        ..fault(place, InvalidArgument, NONE, false)
+    }
 }
 
 #[test]

@@ -9,3 +9,4 @@ mod faults;
 mod golden;
 mod lanes;
 mod rows;
+mod split;

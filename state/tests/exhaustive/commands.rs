@@ -119,6 +119,7 @@ impl Carrier<'_> {
             }
             Command::Release { batch } => self.release(batch),
             Command::RemoveRows { batch, rows } => self.remove_rows(batch, &rows),
+            Command::Split { .. } => unreachable!("no request is too large here"),
             Command::Prepared {
                 epoch, state, commit, ..
             } => self.prepared(epoch, state, commit),
@@ -408,6 +409,7 @@ impl Carrier<'_> {
             Notice::EchoDiscarded => self.world.meet(Case::EchoDiscarded),
             Notice::OwnResendStored => self.world.meet(Case::OwnResendStored),
             Notice::Reconnect { .. } | Notice::Retry { .. } | Notice::RowsRejected { .. } => {}
+            Notice::RequestTooLarge { .. } => unreachable!("no request is too large here"),
         }
     }
 }

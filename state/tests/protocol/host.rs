@@ -507,6 +507,7 @@ impl Host {
                 subtask.calls.push(Call::Remove { batch, rows });
                 self.check_rows_move_up(who, batch);
             }
+            Command::Split { .. } => unreachable!("no request is too large here"),
             Command::Prepared {
                 epoch, state, commit, ..
             } => {
@@ -555,6 +556,7 @@ impl Host {
                 self.meet("stream left");
             }
             Notice::RowsRejected { .. } => self.meet("rows rejected"),
+            Notice::RequestTooLarge { .. } => unreachable!("no request is too large here"),
             Notice::Reconnect { .. } | Notice::Retry { .. } => {}
             Notice::UnprovableAccepted { .. } => unreachable!("the default is to fail"),
         }

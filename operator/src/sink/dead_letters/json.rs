@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::error::SinkError;
 
 /// A longer object would not fit into a request with the rest of its letter.
-const LONGEST: usize = 8 << 20;
+pub(super) const LONGEST: usize = 8 << 20;
 
 /// The objects of a batch's rows.
 ///
@@ -45,12 +45,12 @@ impl Documents {
         Self(batch.expect("columns of one batch, or as long as they are"))
     }
 
-    /// The object of one row; one that says how long it is where it is too long.
-    pub(super) fn row(&self, row: usize) -> Result<String, SinkError> {
+    /// The object of one row; one that says how long it is where it is longer than so many bytes.
+    pub(super) fn row(&self, row: usize, longest: usize) -> Result<String, SinkError> {
         let internal =
             |error| SinkError::internal("a refused row could not be written as JSON").with_source(error);
         let bytes = written(&self.0.slice(row, 1)).map_err(internal)?;
-        if bytes.len() > LONGEST {
+        if bytes.len() > longest {
             let told =
                 json!({ "omitted": "the row is too long for a dead letter", "json_bytes": bytes.len() });
             return Ok(told.to_string());

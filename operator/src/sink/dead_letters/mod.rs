@@ -23,6 +23,8 @@ use ratio::Ratio;
 
 /// Longest reason that is kept, in bytes.
 const LONGEST_REASON: usize = 64 << 10;
+/// Longest row that is kept whole where its size is what it was refused for, in bytes: the letter would be too large too.
+const LONGEST_OF_SIZE: usize = 64 << 10;
 /// Letters are made in parts of about this size, whatever is refused at once.
 const PART: usize = 8 << 20;
 
@@ -102,7 +104,12 @@ impl DeadLetters {
         let documents = json::Documents::of(&refused.rows);
         let mut part = Part::default();
         for (row, reason) in refused.reasons.iter().enumerate() {
-            part.add(documents.row(row)?, reason);
+            let longest = if reason.is_of_size() {
+                LONGEST_OF_SIZE
+            } else {
+                json::LONGEST
+            };
+            part.add(documents.row(row, longest)?, reason);
             if part.bytes >= PART {
                 self.hand_over(std::mem::take(&mut part), now)?;
             }

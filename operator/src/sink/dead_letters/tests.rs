@@ -53,7 +53,7 @@ fn every_type_has_a_json_that_bigquery_takes() {
     let rows = RecordBatch::try_from_iter(columns).unwrap();
     let documents = Documents::of(&rows);
     assert_eq!(
-        documents.row(0).unwrap(),
+        documents.row(0, json::LONGEST).unwrap(),
         concat!(
             r#"{"large":18446744073709551615,"text":"a \"b\"\n\u0001ü","bytes":"00ff10","decimal":"-12.345","#,
             r#""naive":"2026-01-02T03:04:05.123456789","instant":"2026-01-02T03:04:05.123456789Z","date":"1969-12-31","#,
@@ -62,7 +62,7 @@ fn every_type_has_a_json_that_bigquery_takes() {
         )
     );
     assert_eq!(
-        documents.row(1).unwrap(),
+        documents.row(1, json::LONGEST).unwrap(),
         concat!(
             r#"{"large":null,"text":null,"bytes":null,"decimal":null,"naive":null,"instant":null,"date":null,"float":-0.1,"#,
             r#""list":null,"word":null,"inside":{"d":null},"view":"a value of type BinaryView, which has no JSON form"}"#
@@ -77,9 +77,9 @@ fn a_row_too_long_for_a_letter_leaves_its_size() {
         "x".repeat((8 << 20) - 7),
     ]));
     let documents = Documents::of(&RecordBatch::try_from_iter([("a", long)]).unwrap());
-    assert_eq!(documents.row(0).unwrap().len(), 8 << 20);
+    assert_eq!(documents.row(0, json::LONGEST).unwrap().len(), 8 << 20);
     assert_eq!(
-        documents.row(1).unwrap(),
+        documents.row(1, json::LONGEST).unwrap(),
         r#"{"json_bytes":8388609,"omitted":"the row is too long for a dead letter"}"#
     );
 }

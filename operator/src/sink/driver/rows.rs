@@ -126,6 +126,51 @@ impl Driver {
         Ok(())
     }
 
+    /// Cuts a request in two that BigQuery refused as too large. Later ones become no larger than its larger half, which may be refused too.
+    pub(super) fn split(&mut self, batch: BatchId) -> Result<(), SinkError> {
+        let internal = |error| SinkError::internal("a request could not be cut in two").with_source(error);
+        let Some(whole) = self.payloads.remove(&batch) else {
+            return Err(SinkError::internal(
+                "a request is to be cut in two that is not there",
+            ));
+        };
+        let letters = self.dead_letters.as_mut();
+        let letters = letters.filter(|_| whole.destination == Destination::DeadLetters);
+        let (wire, coalescer) = match letters {
+            Some(letters) => (&letters.wire, &mut letters.coalescer),
+            None => (&self.wire, &mut self.coalescer),
+        };
+        let (first, second) = wire.halve(&whole.encoded).map_err(internal)?;
+        coalescer.lower_target(first.bytes().max(second.bytes()));
+        let rows = whole.rows.0 / 2;
+        let (mut kept, mut kept_behind) = (Vec::new(), Vec::new());
+        if !whole.kept.is_empty() {
+            let all = wire.join(&whole.kept).map_err(internal)?;
+            let (front, behind) = all.split_at(usize::try_from(rows).expect("rows in memory"));
+            (kept, kept_behind) = (vec![front], vec![behind]);
+        }
+        self.next_batch += 1;
+        let rest = BatchId(self.next_batch);
+        let (bytes, rest_bytes) = (first.bytes() as u64, second.bytes() as u64);
+        let part = |rows, encoded, kept| Unacknowledged {
+            destination: whole.destination,
+            rows: RowCount(rows),
+            encoded,
+            kept,
+        };
+        self.payloads.insert(batch, part(rows, first, kept));
+        self.payloads
+            .insert(rest, part(whole.rows.0 - rows, second, kept_behind));
+        self.tell(Input::BatchSplit {
+            batch,
+            rows: RowCount(rows),
+            bytes,
+            rest,
+            rest_bytes,
+        });
+        Ok(())
+    }
+
     fn bury(&mut self, refused: &Refused) -> Result<(), SinkError> {
         let now = self.clock.now();
         match &mut self.dead_letters {

@@ -65,3 +65,62 @@ async fn what_tiny_rows_cost_beside_their_values_is_counted() {
         assert_eq!(sent, expected, "{format}");
     }
 }
+
+/// reports.md 72: the ceiling that a region still has is found out, by halves, and kept to.
+#[tokio::test(start_paused = true)]
+async fn requests_that_the_server_refuses_as_too_large_are_halved_until_they_fit_and_later_ones_are_smaller()
+{
+    for format in FORMATS {
+        let world = World::with(&[("write.format", format)]);
+        let limit = 300_000;
+        world
+            .handle
+            .shared()
+            .with(|machine| machine.switches_mut().max_request_bytes = limit);
+        let names = StringArray::from(vec!["x".repeat(4_000); 1_000]);
+        let ids = Int64Array::from_iter_values(0..1_000);
+        let columns: Vec<ArrayRef> = vec![Arc::new(ids), Arc::new(names)];
+        let batch = RecordBatch::try_new(self::columns(), columns).unwrap();
+        let mut sink = world.start(None).await;
+        publish(1, batch.clone(), &mut sink).await;
+        let refused = world.counter(|counters| &counters.requests_split);
+        assert!(
+            (6..=24).contains(&refused),
+            "two requests of 2 MB into parts of 0.25: {refused}"
+        );
+        publish(2, batch.clone(), &mut sink).await;
+        assert_eq!(
+            world.counter(|counters| &counters.requests_split),
+            refused,
+            "{format}"
+        );
+        let visible = world.handle.rows(&target()).unwrap();
+        let twice = arrow_select::concat::concat_batches(&batch.schema(), [&batch, &batch]).unwrap();
+        assert_eq!(visible.columns(), twice.columns(), "in their order, as they were");
+        assert_eq!(world.handle.streams_created(), 1, "no offset changes its rows");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_the_server_alone_finds_too_large_is_told_with_its_size() {
+    let world = World::new();
+    world
+        .handle
+        .shared()
+        .with(|machine| machine.switches_mut().max_request_bytes = 100_000);
+    let names = StringArray::from(vec!["x".to_owned(), "x".repeat(200_000), "x".to_owned()]);
+    let columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(vec![0, 1, 2])), Arc::new(names)];
+    let mut sink = world.start(None).await;
+    sink.process_batch(RecordBatch::try_new(self::columns(), columns).unwrap())
+        .await
+        .unwrap();
+    let error = sink.handle_checkpoint(barrier(1)).await.unwrap_err();
+    assert_eq!((error.blame(), error.retry()), (Blame::User, Retry::Never));
+    let text = error.to_string();
+    assert!(
+        text.starts_with("the row at offset 1 of projects/shop/datasets/sales/tables/orders/streams/")
+            && text.contains(" takes 2002")
+            && text.contains(" bytes, which BigQuery does not take: AppendRows request too large: "),
+        "{text}"
+    );
+}

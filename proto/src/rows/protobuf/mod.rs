@@ -117,6 +117,20 @@ impl ProtoBatch {
             .map(move |&end| self.buffer.slice(std::mem::replace(&mut begin, end)..end))
     }
 
+    /// The first half of the rows, rounded down, and the others; both share the buffer.
+    pub(super) fn halve(&self) -> (Self, Self) {
+        let (first, second) = self.ends.split_at(self.ends.len() / 2);
+        let middle = first.last().copied().unwrap_or(0);
+        let part = |buffer, ends: Arc<[usize]>| Self { buffer, ends };
+        (
+            part(self.buffer.slice(..middle), first.into()),
+            part(
+                self.buffer.slice(middle..),
+                second.iter().map(|end| end - middle).collect(),
+            ),
+        )
+    }
+
     /// Bytes of the rows in a request, each with what says where it ends.
     pub(super) fn bytes(&self) -> usize {
         let begins = std::iter::once(&0).chain(self.ends.iter());

@@ -1,0 +1,93 @@
+//! Requests that BigQuery refuses as too large: cut in two until they fit. Their rows keep their offsets (invariant 4).
+
+use crate::failures::{dead_letter_refused, host};
+use crate::fault::{Fault, RowFault};
+use crate::ids::{BatchId, RowCount};
+use crate::io::{Command, Destination, Failure, FailureKind, Notice, RowErrorPolicy};
+use crate::ledger::Batch;
+use crate::open_stream::{Connection, Flow, Outcome, Shared};
+
+use super::Lane;
+use super::rows::Refused;
+
+impl Lane {
+    /// BigQuery refused the first unacknowledged request as too large. A single row is one that does not fit.
+    pub(super) fn too_large(&mut self, fault: &Fault, shared: &mut Shared) -> Outcome {
+        let (now, destination) = (shared.now, self.destination);
+        let Some(open) = self.open_mut() else {
+            return Ok(());
+        };
+        let Some(head) = open.ledger.head() else {
+            return Ok(());
+        };
+        let Batch { id, rows, bytes } = head.batch;
+        if rows == RowCount(1) {
+            let message = format!(
+                "takes {bytes} bytes, which BigQuery does not take: {}",
+                fault.message
+            );
+            return match (shared.row_errors, destination) {
+                (RowErrorPolicy::Fail, _) => Err(Failure {
+                    kind: FailureKind::User,
+                    message: format!(
+                        "the row at offset {} of {} {message}; shorten its values, or let such rows become dead letters (option 'row_errors')",
+                        head.offset, open.name
+                    ),
+                }),
+                (RowErrorPolicy::DeadLetter, Destination::DeadLetters) => Err(dead_letter_refused(fault)),
+                (RowErrorPolicy::DeadLetter, Destination::Table) => {
+                    let row_errors = vec![RowFault { index: 0, message }];
+                    let fault = Fault {
+                        row_errors,
+                        ..fault.clone()
+                    };
+                    self.rows_refused(&fault, shared)
+                }
+            };
+        }
+        if let Connection::Live { flow, .. } = &mut open.connection {
+            *flow = Flow::Draining { resend_at: now };
+        }
+        self.refused = Refused::Splitting(id);
+        shared.notice(Notice::RequestTooLarge {
+            bytes,
+            fault: fault.clone(),
+        });
+        shared.emit(Command::Split { batch: id });
+        Ok(())
+    }
+
+    /// Whether the driver is cutting this payload in two.
+    pub(crate) fn is_splitting(&self, batch: BatchId) -> bool {
+        matches!(self.refused, Refused::Splitting(splitting) if splitting == batch)
+    }
+
+    /// The first request is two.
+    pub(crate) fn was_split(
+        &mut self,
+        first: Batch,
+        rest: BatchId,
+        rest_bytes: u64,
+        shared: &mut Shared,
+    ) -> Outcome {
+        let Some(open) = self.open_mut() else {
+            return Ok(());
+        };
+        let whole = open.ledger.head().map_or(RowCount(0), |head| head.batch.rows);
+        if first.rows.0 == 0 || first.rows >= whole {
+            return Err(host(&format!(
+                "a request of {whole} rows was cut after {}",
+                first.rows
+            )));
+        }
+        let rest = Batch {
+            id: rest,
+            rows: RowCount(whole.0 - first.rows.0),
+            bytes: rest_bytes,
+        };
+        open.ledger.split_head(first, rest);
+        self.refused = Refused::None;
+        self.advance(shared);
+        Ok(())
+    }
+}
