@@ -9,7 +9,8 @@ use std::time::Duration;
 use bigquery_sink::options;
 use bigquery_sink_pipeline::store::{StoreError, StoreLocation, TakeOver};
 use bigquery_sink_pipeline::{
-    Control, HostConfig, HostError, Pipeline, Progress, SourceConfig, Start, Summary,
+    Control, FilesystemConfig, HostConfig, HostError, Pipeline, Progress, SingleFileConfig, SourceConfig,
+    Start, Summary,
 };
 use bigquery_write_emulator::catalog::DatasetRef;
 use bigquery_write_emulator::{Config, Emulator};
@@ -135,7 +136,10 @@ fn config(
 
 fn replaced_file(pipeline: &Pipeline, data: &Path) -> Result<BTreeMap<String, PathBuf>, Failure> {
     match &pipeline.source.config {
-        SourceConfig::SingleFile(file) => Ok(BTreeMap::from([(file.path.clone(), data.to_owned())])),
+        SourceConfig::Filesystem(FilesystemConfig { path, .. })
+        | SourceConfig::SingleFile(SingleFileConfig { path, .. }) => {
+            Ok(BTreeMap::from([(path.clone(), data.to_owned())]))
+        }
         SourceConfig::Impulse(_) => {
             let name = &pipeline.source.name;
             Err(Failure::usage(format!(

@@ -17,7 +17,7 @@ const RECORD_BYTES: usize = 16 << 20;
 const TAIL_BYTES: usize = 4096;
 const BUFFER_BYTES: usize = 256 << 10;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-const WAY_OUT: &str = "put the old file back, or start anew with --new-state";
+pub(super) const WAY_OUT: &str = "put the old file back, or start anew with --new-state";
 
 /// The file, and where in it we are.
 pub(super) struct Lines {
@@ -80,6 +80,10 @@ impl Position {
         })
     }
 
+    pub(super) fn encode(&self) -> Vec<u8> {
+        envelope::encode(Kind::SourcePosition, POSITION_VERSION, self)
+    }
+
     pub(super) fn describe(&self) -> String {
         format!("byte {}, after line {}", self.offset, self.line)
     }
@@ -123,16 +127,15 @@ impl Lines {
         Ok(self.whole_record().await?.map(Record::trimmed))
     }
 
-    pub(super) fn position(&self) -> Vec<u8> {
+    pub(super) fn position(&self) -> Position {
         let tail = &self.tail[self.tail.len().saturating_sub(TAIL_BYTES)..];
-        let position = Position {
+        Position {
             offset: self.offset,
             line: self.line,
             header_crc: self.header_crc,
             tail_len: tail.len() as u32,
             tail_crc: crc32c::crc32c(tail),
-        };
-        envelope::encode(Kind::SourcePosition, POSITION_VERSION, &position)
+        }
     }
 
     /// Goes on at a stored position, if the file is still the one that was read.
@@ -285,7 +288,7 @@ impl Record {
 }
 
 /// What else a path leads to than a file: from there no position can be found again.
-fn not_regular(kind: std::fs::FileType) -> Option<String> {
+pub(super) fn not_regular(kind: std::fs::FileType) -> Option<String> {
     let what = if kind.is_file() {
         return None;
     } else if kind.is_dir() {

@@ -1,11 +1,14 @@
 //! Where rows come from: connectors, their options, and the position each goes on from after a checkpoint.
 
 mod csv;
+mod filesystem;
 mod impulse;
 mod json;
 mod lines;
 mod numbers;
+mod pace;
 mod reader;
+mod records;
 mod single_file;
 #[cfg(test)]
 mod tests;
@@ -20,6 +23,7 @@ use async_trait::async_trait;
 use thiserror::Error;
 use tokio::time::Instant;
 
+pub use filesystem::{FileFormat, FilesystemConfig};
 pub use impulse::ImpulseConfig;
 pub(crate) use reader::{Reader, SourceSnapshot};
 pub use single_file::{BadData, CsvOptions, Format, SingleFileConfig};
@@ -28,11 +32,13 @@ use crate::sql::{OptionReader, SourceTable};
 use crate::store::SourcePosition;
 
 /// Connectors that can be read from.
-pub(crate) const CONNECTORS: [&str; 2] = ["impulse", "single_file"];
+pub(crate) const CONNECTORS: [&str; 3] = ["filesystem", "impulse", "single_file"];
 
 /// A source's connector and options.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceConfig {
+    /// The files of a folder.
+    Filesystem(FilesystemConfig),
     /// Numbered rows at a rate.
     Impulse(ImpulseConfig),
     /// One local file.
@@ -140,10 +146,10 @@ pub(crate) fn configure(
     columns: Option<SchemaRef>,
     options: OptionReader<'_>,
 ) -> Option<(SourceConfig, SchemaRef)> {
-    if connector == "impulse" {
-        impulse::configure(columns, options)
-    } else {
-        single_file::configure(columns, options)
+    match connector {
+        "filesystem" => filesystem::configure(columns, options),
+        "impulse" => impulse::configure(columns, options),
+        _ => single_file::configure(columns, options),
     }
 }
 
@@ -151,8 +157,11 @@ pub(crate) fn configure(
 #[must_use]
 pub fn describe_position(stored: &SourcePosition) -> (&str, String) {
     let name = stored.name.as_str();
-    // In version 1 there are four numbers of a file, and an odd count of counters: neither reads as the other. Version 2 is a file's.
-    let described = single_file::describe(&stored.bytes).or_else(|_| impulse::describe(&stored.bytes));
+    // In version 1 there are four numbers of a file, and an odd count of counters: neither reads as the other. Version 2 is a file's,
+    // version 3 a folder's.
+    let described = filesystem::describe(&stored.bytes)
+        .or_else(|_| single_file::describe(&stored.bytes))
+        .or_else(|_| impulse::describe(&stored.bytes));
     let position = described.unwrap_or_else(|error| format!("unreadable: {error}"));
     (name, position)
 }
@@ -163,25 +172,28 @@ pub(crate) async fn open(
     opening: &Opening,
     stored: &[SourcePosition],
 ) -> Result<Vec<Opened>, SourceError> {
-    match &table.config {
-        SourceConfig::Impulse(config) => impulse::open(&table.name, config, opening, stored),
-        SourceConfig::SingleFile(config) => {
-            let source =
-                single_file::open(&table.name, config, Arc::clone(&table.columns), opening, stored).await?;
-            let subtasks = (0..opening.parallelism as usize).collect();
-            Ok(vec![Opened {
-                name: table.name.clone(),
-                source: Box::new(source),
-                subtasks,
-            }])
+    let columns = Arc::clone(&table.columns);
+    let source: Box<dyn Source> = match &table.config {
+        SourceConfig::Impulse(config) => return impulse::open(&table.name, config, opening, stored),
+        SourceConfig::Filesystem(config) => {
+            Box::new(filesystem::open(&table.name, config, columns, opening, stored).await?)
         }
-    }
+        SourceConfig::SingleFile(config) => {
+            Box::new(single_file::open(&table.name, config, columns, opening, stored).await?)
+        }
+    };
+    Ok(vec![Opened {
+        name: table.name.clone(),
+        source,
+        subtasks: (0..opening.parallelism as usize).collect(),
+    }])
 }
 
 impl SourceConfig {
     /// What must stay the same between runs on one state.
     pub(crate) fn identity(&self) -> String {
         match self {
+            Self::Filesystem(config) => config.identity(),
             Self::Impulse(config) => config.identity(),
             Self::SingleFile(config) => config.identity(),
         }

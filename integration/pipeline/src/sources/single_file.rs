@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -13,6 +12,8 @@ use tokio::time::Instant;
 use super::csv::CsvDecoder;
 use super::json::JsonDecoder;
 use super::lines::{Lines, Position};
+use super::pace::Pace;
+use super::records::{Decoder, RecordFile};
 use super::{Opening, Source, SourceConfig, SourceError};
 use crate::sql::OptionReader;
 use crate::store::SourcePosition;
@@ -27,10 +28,6 @@ const OPTIONS: [&str; 8] = [
     "csv.delimiter",
     "csv.null",
 ];
-const BATCH_ROWS: usize = 1024;
-const BATCH_BYTES: usize = 1 << 20;
-/// With a limited rate a batch covers this part of a second.
-const BATCHES_PER_SECOND: f64 = 20.0;
 
 /// Options of a `single_file` table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,33 +69,19 @@ pub enum BadData {
     Drop,
 }
 
-#[derive(Debug)]
-enum Decoder {
-    Json(JsonDecoder),
-    Csv(CsvDecoder),
+impl BadData {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        match text {
+            "fail" => Some(Self::Fail),
+            "drop" => Some(Self::Drop),
+            _ => None,
+        }
+    }
 }
 
 pub(super) struct SingleFile {
-    lines: Lines,
-    decoder: Decoder,
-    bad_data: BadData,
-    rejected: u64,
-    pace: Option<Pace>,
-}
-
-/// A limited rate.
-#[derive(Debug)]
-struct Pace {
-    rate: f64,
-    start: Instant,
-    rows: u64,
-}
-
-/// Records of one batch: their bytes, where each begins, and on which line.
-#[derive(Default)]
-struct Records {
-    bytes: Vec<u8>,
-    begins: Vec<(usize, usize, u64)>,
+    file: RecordFile,
+    pace: Pace,
 }
 
 pub(super) fn configure(
@@ -138,11 +121,7 @@ pub(super) fn configure(
         |text| (text == "none").then_some(()),
     );
     options.parsed("wait_for_control", "'true' or 'false'", parse_bool);
-    let bad_data = options.parsed("bad_data", "'fail' or 'drop'", |text| match text {
-        "fail" => Some(BadData::Fail),
-        "drop" => Some(BadData::Drop),
-        _ => None,
-    });
+    let bad_data = options.parsed("bad_data", "'fail' or 'drop'", BadData::parse);
     match (&columns, &format) {
         (None, _) => options.table_mistake("declares no columns; a file needs them"),
         (Some(columns), Some(Format::Json)) => {
@@ -243,17 +222,9 @@ pub(super) async fn open(
     if let Some(stored) = &stored {
         lines.go_to(stored).await?;
     }
-    let pace = opening.rate.map(|rate| Pace {
-        rate,
-        start: Instant::now(),
-        rows: 0,
-    });
     Ok(SingleFile {
-        lines,
-        decoder,
-        bad_data: config.bad_data,
-        rejected: 0,
-        pace,
+        file: RecordFile::new(lines, decoder, config.bad_data),
+        pace: Pace::new(opening.rate),
     })
 }
 
@@ -262,119 +233,25 @@ pub(super) fn describe(bytes: &[u8]) -> Result<String, EnvelopeError> {
     Position::decode(bytes).map(|position| position.describe())
 }
 
-impl SingleFile {
-    async fn records(&mut self) -> Result<Records, SourceError> {
-        let rows = self.pace.as_ref().map_or(BATCH_ROWS, Pace::batch_rows);
-        let mut records = Records::default();
-        while records.begins.len() < rows && records.bytes.len() < BATCH_BYTES {
-            let Some(record) = self.lines.record().await? else {
-                break;
-            };
-            if !self.decoder.is_blank(&record.bytes) {
-                records.push(&record.bytes, record.line);
-            }
-        }
-        Ok(records)
-    }
-
-    /// Decodes a batch; wrong records are left out if that is asked for.
-    fn decode(&mut self, records: &Records) -> Result<RecordBatch, SourceError> {
-        let all: Vec<_> = records.iter().map(|(record, _)| record).collect();
-        if let Some(batch) = self.decoder.decode(&all) {
-            return Ok(batch);
-        }
-        let file = &self.lines.shown;
-        let mut good = Vec::new();
-        for (record, line) in records.iter() {
-            let Some(reason) = self.decoder.bad_alone(record) else {
-                good.push(record);
-                continue;
-            };
-            if self.bad_data == BadData::Fail {
-                return Err(SourceError::BadLine {
-                    file: file.clone(),
-                    line,
-                    reason,
-                });
-            }
-            tracing::warn!(%file, line, %reason, "left a line out (bad_data = 'drop')");
-            self.rejected += 1;
-        }
-        self.decoder.decode(&good).ok_or_else(|| {
-            let line = records.begins.first().map_or(0, |(_, _, line)| *line);
-            self.lines.file_error(format!(
-                "the records from line {line} on can be read one by one but not together"
-            ))
-        })
-    }
-}
-
-impl Decoder {
-    /// Of CSV, white space is a value or what stands between values.
-    fn is_blank(&self, record: &[u8]) -> bool {
-        match self {
-            Self::Json(_) => record.iter().all(u8::is_ascii_whitespace),
-            Self::Csv(_) => record.is_empty(),
-        }
-    }
-
-    fn decode(&self, records: &[&[u8]]) -> Option<RecordBatch> {
-        match self {
-            Self::Json(decoder) => decoder.decode(records),
-            Self::Csv(decoder) => decoder.decode(records),
-        }
-    }
-
-    fn bad_alone(&self, record: &[u8]) -> Option<String> {
-        match self {
-            Self::Json(decoder) => decoder.bad_alone(record),
-            Self::Csv(decoder) => decoder.bad_alone(record),
-        }
-    }
-}
-
-impl Records {
-    fn push(&mut self, record: &[u8], line: u64) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(record);
-        self.begins.push((start, self.bytes.len(), line));
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (&[u8], u64)> {
-        let record = |(start, end, line): &(usize, usize, u64)| (&self.bytes[*start..*end], *line);
-        self.begins.iter().map(record)
-    }
-}
-
-impl Pace {
-    fn batch_rows(&self) -> usize {
-        ((self.rate / BATCHES_PER_SECOND) as usize).clamp(1, BATCH_ROWS)
-    }
-}
-
 #[async_trait]
 impl Source for SingleFile {
     fn due(&self) -> Option<Instant> {
-        let pace = self.pace.as_ref()?;
-        Some(pace.start + Duration::from_secs_f64(pace.rows as f64 / pace.rate))
+        self.pace.due()
     }
 
     async fn next(&mut self) -> Result<Option<RecordBatch>, SourceError> {
-        let records = self.records().await?;
-        if records.begins.is_empty() {
-            return Ok(None);
-        }
-        if let Some(pace) = &mut self.pace {
-            pace.rows += records.begins.len() as u64;
-        }
-        self.decode(&records).map(Some)
+        let next = self.file.next(self.pace.batch_rows()).await?;
+        Ok(next.map(|(batch, records)| {
+            self.pace.count(records);
+            batch
+        }))
     }
 
     fn rejected(&self) -> u64 {
-        self.rejected
+        self.file.rejected()
     }
 
     fn position(&self) -> Vec<u8> {
-        self.lines.position()
+        self.file.position().encode()
     }
 }

@@ -25,6 +25,7 @@ pub(crate) use fingerprint::Fingerprint;
 pub(crate) use query::session;
 pub(crate) use tables::OptionReader;
 pub use tables::SqlOption;
+pub(crate) use types::keeps_values;
 pub use types::{EXTENSION_NAME, JSON_EXTENSION, is_json, sql_name};
 
 use crate::sources::{self, SourceConfig};
@@ -196,7 +197,7 @@ impl<'a> Declared<'a> {
                 .find(|option| option.name == "connector")
                 .map(SqlOption::place);
             let message = format!(
-                "connector '{}' is not known here{near}; known are impulse and single_file to read, bigquery to write",
+                "connector '{}' is not known here{near}; known are filesystem, impulse and single_file to read, bigquery to write",
                 table.connector
             );
             mistakes.add(place.unwrap_or(table.place), message);

@@ -174,11 +174,11 @@ fn each_mistake_of_a_table_is_refused_at_its_place() {
         ),
         (
             "CREATE TABLE t (a BIGINT) WITH (connector = 'kafka')",
-            "p.sql:3:33: connector 'kafka' is not known here; known are impulse and single_file to read, bigquery to write",
+            "p.sql:3:33: connector 'kafka' is not known here; known are filesystem, impulse and single_file to read, bigquery to write",
         ),
         (
             "CREATE TABLE t (a BIGINT) WITH (connector = 'big_query')",
-            "p.sql:3:33: connector 'big_query' is not known here; did you mean 'bigquery'?; known are impulse and single_file to read, \
+            "p.sql:3:33: connector 'big_query' is not known here; did you mean 'bigquery'?; known are filesystem, impulse and single_file to read, \
              bigquery to write",
         ),
         (

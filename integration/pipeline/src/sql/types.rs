@@ -203,6 +203,15 @@ pub(super) fn fits(from: &DataType, to: &DataType) -> bool {
     }
 }
 
+/// Whether a cast keeps every value as it is, to its last digit, or fails.
+pub(crate) fn keeps_values(from: &DataType, to: &DataType) -> bool {
+    let rounds = matches!(
+        (from, to),
+        (DataType::Int64 | DataType::UInt64, DataType::Float64)
+    );
+    fits(from, to) && !rounds && !is_unchecked(from, to)
+}
+
 fn is_utc(zone: &str) -> bool {
     matches!(zone, "UTC" | "+00:00" | "Z")
 }

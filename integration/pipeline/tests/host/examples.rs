@@ -120,9 +120,66 @@ async fn the_flights_of_january_arrive_with_their_nulls_and_sums() {
     assert_eq!(visible.len(), expected.len());
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_flights_in_parquet_arrive_as_their_csv_says_over_kills_and_another_parallelism() {
+    let text = std::fs::read_to_string(example("data/flights-january.csv")).unwrap();
+    let mut lines = text.lines();
+    let names: Vec<_> = lines.next().unwrap().split(',').collect();
+    let columns = [
+        "carrier",
+        "flight",
+        "tailnum",
+        "origin",
+        "dest",
+        "time_hour",
+        "sched_dep_time",
+        "dep_time",
+        "dep_delay",
+        "distance",
+    ]
+    .map(|name| names.iter().position(|found| *found == name).unwrap());
+    let flight = |line: &str| {
+        let fields: Vec<_> = line.split(',').collect();
+        let field = |column: usize| {
+            if fields[column] == "NA" {
+                "NULL"
+            } else {
+                fields[column]
+            }
+        };
+        let mut row = columns
+            .map(|column| field(column).replace(":00Z", ":00"))
+            .to_vec();
+        row[9] += ".0";
+        row.push((row[7] == "NULL").to_string());
+        row.join("|")
+    };
+    let mut expected: Vec<_> = lines.map(flight).collect();
+    expected.sort();
+    let pipeline = Pipeline::load(&example("parquet.sql")).unwrap();
+    let state = tempfile::tempdir().unwrap();
+    let mut world = World::new(state.path(), 3);
+    world.change = std::sync::Arc::new(|config| config.source_rate = Some(20_000.0));
+    for (parallelism, at) in [(3, 20), (3, 25), (2, 17), (3, 30)] {
+        world.parallelism = parallelism;
+        assert!(!world.run_and_kill(&pipeline, at).await);
+    }
+    world.run(&pipeline, Control::new()).await.unwrap();
+    let visible = world.visible();
+    let wrong = visible.iter().zip(&expected).find(|(is, should)| is != should);
+    assert_eq!(wrong, None);
+    assert_eq!((visible.len(), expected.len()), (27_004, 27_004));
+}
+
 #[test]
 fn every_example_is_a_valid_pipeline() {
-    for name in ["earthquakes.sql", "impulse.sql", "bigquery.sql", "flights.sql"] {
+    for name in [
+        "earthquakes.sql",
+        "impulse.sql",
+        "bigquery.sql",
+        "flights.sql",
+        "parquet.sql",
+    ] {
         let pipeline = Pipeline::load(&example(name)).unwrap();
         assert!(pipeline.sink_option("project").is_some(), "{name}");
     }
