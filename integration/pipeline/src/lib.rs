@@ -12,8 +12,8 @@ pub mod store;
 pub use coordinator::{Control, HostConfig, HostError, Progress, SinkFactory, Start, Step, Summary, run};
 pub use exec::QueryError;
 pub use sources::{
-    BadData, CsvOptions, FileFormat, FilesystemConfig, Format, ImpulseConfig, SingleFileConfig, SourceConfig,
-    SourceError, describe_position,
+    BadData, Compression, CsvOptions, FileFormat, FilesystemConfig, Format, ImpulseConfig, SingleFileConfig,
+    SourceConfig, SourceError, describe_position,
 };
 pub use sql::{
     EXTENSION_NAME, JSON_EXTENSION, Pipeline, PipelineError, PipelineErrors, Place, SinkTable, SourceTable,

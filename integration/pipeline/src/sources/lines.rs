@@ -6,9 +6,10 @@ use std::path::Path;
 use bigquery_sink_state::envelope::{self, EnvelopeError, Kind};
 use bincode::{Decode, Encode};
 use tokio::fs::File;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncSeekExt, BufReader, SeekFrom};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use super::SourceError;
+use super::packed::{Compression, Input};
 
 const POSITION_VERSION: u16 = 2;
 /// A record longer than this is refused rather than kept in memory.
@@ -22,7 +23,7 @@ pub(super) const WAY_OUT: &str = "put the old file back, or start anew with --ne
 /// The file, and where in it we are.
 pub(super) struct Lines {
     pub(super) shown: String,
-    file: BufReader<File>,
+    file: Input,
     /// Of CSV what stands between fields: only there may a record go over lines.
     delimiter: Option<u8>,
     offset: u64,
@@ -91,7 +92,11 @@ impl Position {
 
 impl Lines {
     /// Opens a regular file. `delimiter` is given for CSV.
-    pub(super) async fn open(path: &Path, delimiter: Option<u8>) -> Result<Self, SourceError> {
+    pub(super) async fn open(
+        path: &Path,
+        delimiter: Option<u8>,
+        compression: Compression,
+    ) -> Result<Self, SourceError> {
         let shown = path.display().to_string();
         let failed = |source| SourceError::Io {
             doing: "open",
@@ -106,7 +111,7 @@ impl Lines {
         let file = File::open(path).await.map_err(failed)?;
         Ok(Self {
             shown,
-            file: BufReader::with_capacity(BUFFER_BYTES, file),
+            file: Input::new(BufReader::with_capacity(BUFFER_BYTES, file), compression),
             delimiter,
             offset: 0,
             line: 0,
@@ -140,29 +145,28 @@ impl Lines {
 
     /// Goes on at a stored position, if the file is still the one that was read.
     pub(super) async fn go_to(&mut self, position: &Position) -> Result<(), SourceError> {
-        let length = self.length().await?;
-        if length < position.offset {
-            return Err(self.file_error(format!(
-                "has {length} bytes, but {} were read from it before; put the whole file back, or start anew with --new-state",
-                position.offset
-            )));
-        }
         if position.tail_len as usize > TAIL_BYTES || u64::from(position.tail_len) > position.offset {
             return Err(SourceError::Position {
                 name: self.shown.clone(),
                 reason: "its numbers contradict each other".to_owned(),
             });
         }
-        let mut tail = vec![0; position.tail_len as usize];
-        let start = SeekFrom::Start(position.offset - u64::from(position.tail_len));
-        self.file
-            .seek(start)
-            .await
-            .map_err(|error| self.read_error(error))?;
-        self.file
-            .read_exact(&mut tail)
-            .await
-            .map_err(|error| self.read_error(error))?;
+        let begin = position.offset - u64::from(position.tail_len);
+        let before = self.file.skip_to(begin).await;
+        let before = before.map_err(|error| self.read_error(error))?;
+        let mut tail = Vec::with_capacity(position.tail_len as usize);
+        let read = (&mut self.file)
+            .take(position.tail_len.into())
+            .read_to_end(&mut tail)
+            .await;
+        read.map_err(|error| self.read_error(error))?;
+        let length = before + tail.len() as u64;
+        if length < position.offset {
+            return Err(self.file_error(format!(
+                "has {length} bytes, but {} were read from it before; put the whole file back, or start anew with --new-state",
+                position.offset
+            )));
+        }
         if crc32c::crc32c(&tail) != position.tail_crc {
             return Err(self.file_error(format!(
                 "has changed before byte {}, up to which it was read; {WAY_OUT}",
@@ -170,10 +174,19 @@ impl Lines {
             )));
         }
         (self.offset, self.line, self.tail) = (position.offset, position.line, tail);
-        if self.in_a_line() && length > self.offset {
-            return Err(self.grew());
+        if self.in_a_line() {
+            let more = self.file.fill_buf().await.map(|more| !more.is_empty());
+            if more.map_err(|error| self.read_error(error))? {
+                return Err(self.grew());
+            }
         }
         Ok(())
+    }
+
+    /// What the file seems to be compressed as, before anything of it was read.
+    pub(super) async fn looks_packed(&mut self) -> Result<Option<Compression>, SourceError> {
+        let begin = self.file.fill_buf().await.map(Compression::of);
+        begin.map_err(|error| self.read_error(error))
     }
 
     /// Whether the header, if both are known, is the one of the stored position.
@@ -240,13 +253,6 @@ impl Lines {
         self.tail.last().is_some_and(|byte| *byte != b'\n')
     }
 
-    async fn length(&self) -> Result<u64, SourceError> {
-        let metadata = self.file.get_ref().metadata().await;
-        metadata
-            .map(|metadata| metadata.len())
-            .map_err(|error| self.read_error(error))
-    }
-
     fn grew(&self) -> SourceError {
         self.file_error(format!(
             "grew in the middle of line {}, which was already read; {WAY_OUT}",
@@ -272,6 +278,15 @@ impl Lines {
     }
 
     fn read_error(&self, source: std::io::Error) -> SourceError {
+        // What is not the system's is the unpacking's.
+        if let Some(name) = self.file.compression().name()
+            && source.raw_os_error().is_none()
+        {
+            return self.file_error(format!(
+                "cannot be unpacked as {name} behind line {}: it is damaged, or compressed in another way",
+                self.line
+            ));
+        }
         SourceError::Io {
             doing: "read",
             file: self.shown.clone(),

@@ -7,6 +7,7 @@ mod json;
 mod lines;
 mod numbers;
 mod pace;
+mod packed;
 mod reader;
 mod records;
 mod single_file;
@@ -25,6 +26,7 @@ use tokio::time::Instant;
 
 pub use filesystem::{FileFormat, FilesystemConfig};
 pub use impulse::ImpulseConfig;
+pub use packed::Compression;
 pub(crate) use reader::{Reader, SourceSnapshot};
 pub use single_file::{BadData, CsvOptions, Format, SingleFileConfig};
 

@@ -13,6 +13,7 @@ use super::csv::CsvDecoder;
 use super::json::JsonDecoder;
 use super::lines::{Lines, Position};
 use super::pace::Pace;
+use super::packed::Compression;
 use super::records::{Decoder, RecordFile};
 use super::{Opening, Source, SourceConfig, SourceError};
 use crate::sql::OptionReader;
@@ -203,7 +204,7 @@ pub(super) async fn open(
         Format::Json => None,
         Format::Csv(options) => Some(options.delimiter),
     };
-    let mut lines = Lines::open(&config.resolve(opening), delimiter).await?;
+    let mut lines = Lines::open(&config.resolve(opening), delimiter, Compression::None).await?;
     let header = match &config.format {
         Format::Csv(options) if options.header => lines.header().await?,
         _ => None,

@@ -439,7 +439,9 @@ async fn records_are_split_as_the_decoder_splits_them() {
     let path = world.folder.path().join("in");
     for text in texts {
         world.write(&text);
-        let mut lines = lines::Lines::open(&path, Some(b',')).await.unwrap();
+        let mut lines = lines::Lines::open(&path, Some(b','), Compression::None)
+            .await
+            .unwrap();
         let mut split = Vec::new();
         let closed = loop {
             match lines.record().await {

@@ -28,7 +28,7 @@ use super::json::JsonDecoder;
 use super::lines::{Lines, WAY_OUT};
 use super::pace::Pace;
 use super::records::{Decoder, RecordFile};
-use super::{BadData, Opening, Source, SourceConfig, SourceError};
+use super::{BadData, Compression, Opening, Source, SourceConfig, SourceError};
 use crate::sql::OptionReader;
 use crate::store::SourcePosition;
 
@@ -51,6 +51,8 @@ pub struct FilesystemConfig {
     pub format: FileFormat,
     /// Which files of the folder and of those in it are read; without one, all of the folder itself.
     pub pattern: Option<String>,
+    /// How each file of JSON is compressed as a whole.
+    pub compression: Compression,
     /// What happens to a record of JSON that is wrong.
     pub bad_data: BadData,
 }
@@ -88,22 +90,26 @@ pub(super) fn configure(
                 None
             }
         });
-    options.parsed(
-        "source.compression",
-        "'none'; compressed files are not yet supported (Parquet says itself how it is compressed)",
-        |text| (text == "none").then_some(()),
-    );
+    let parquet = format == Some(FileFormat::Parquet);
+    let expected = if parquet {
+        "'none' with format 'parquet', which is compressed within"
+    } else {
+        "'none', 'gzip' or 'zstd'"
+    };
+    let compression = options.parsed("source.compression", expected, |text| {
+        Compression::parse(text).filter(|parsed| *parsed == Compression::None || !parquet)
+    });
     let pattern = options.parsed("source.regex_pattern", "a regular expression", |text| {
         Regex::new(text).ok().map(|_| text.to_owned())
     });
-    let expected = if format == Some(FileFormat::Parquet) {
+    let expected = if parquet {
         "'fail' with format 'parquet', which has no records to leave out"
     } else {
         "'fail' or 'drop'"
     };
     let bad_data = options.parsed("bad_data", expected, |text| {
         let parsed = BadData::parse(text);
-        parsed.filter(|parsed| *parsed == BadData::Fail || format != Some(FileFormat::Parquet))
+        parsed.filter(|parsed| *parsed == BadData::Fail || !parquet)
     });
     match (&columns, format) {
         (None, _) => options.table_mistake("declares no columns; files need them"),
@@ -119,6 +125,7 @@ pub(super) fn configure(
         path: path?,
         format: format?,
         pattern,
+        compression: compression.unwrap_or(Compression::None),
         bad_data: bad_data.unwrap_or(BadData::Fail),
     };
     Some((SourceConfig::Filesystem(config), columns?))
@@ -146,7 +153,14 @@ impl FilesystemConfig {
             Some(pattern) => format!(", pattern = {pattern:?}"),
             None => String::new(),
         };
-        format!("filesystem, path = {}, format = {format}{pattern}", self.path)
+        let compression = match self.compression.name() {
+            Some(name) => format!(", compression = {name}"),
+            None => String::new(),
+        };
+        format!(
+            "filesystem, path = {}, format = {format}{pattern}{compression}",
+            self.path
+        )
     }
 
     fn resolve(&self, opening: &Opening) -> PathBuf {
@@ -158,6 +172,7 @@ impl FilesystemConfig {
 /// The files that are left, the first of them perhaps read in part.
 pub(super) struct Filesystem {
     format: FileFormat,
+    compression: Compression,
     bad_data: BadData,
     columns: SchemaRef,
     root: PathBuf,
@@ -211,6 +226,7 @@ pub(super) async fn open(
     let (list, finished, begin) = position;
     Ok(Filesystem {
         format: config.format,
+        compression: config.compression,
         bad_data: config.bad_data,
         columns,
         root: list.root,
@@ -240,7 +256,15 @@ impl Filesystem {
     async fn open_next(&mut self, path: PathBuf) -> Result<Current, SourceError> {
         match self.format {
             FileFormat::Json => {
-                let mut lines = Lines::open(&path, None).await?;
+                let mut lines = Lines::open(&path, None, self.compression).await?;
+                if self.compression == Compression::None
+                    && let Some(name) = lines.looks_packed().await?.and_then(Compression::name)
+                {
+                    let reason = format!(
+                        "begins like a file compressed by {name}; set 'source.compression' = '{name}'"
+                    );
+                    return Err(lines.file_error(reason));
+                }
                 let decoder = JsonDecoder::new(Arc::clone(&self.columns));
                 let decoder = decoder.map_err(|reason| lines.file_error(reason))?;
                 if let Within::Lines(position) = &self.begin {

@@ -7,7 +7,7 @@ use arrow_array::{ArrayRef, Int64Array, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use parquet::arrow::ArrowWriter;
-use parquet::basic::{BrotliLevel, Compression};
+use parquet::basic::{BrotliLevel, Compression as Codec};
 use parquet::file::properties::WriterProperties;
 
 use super::*;
@@ -33,6 +33,7 @@ impl World {
                 path: "in".into(),
                 format,
                 pattern: None,
+                compression: Compression::None,
                 bad_data: BadData::Fail,
             },
             columns: Arc::new(Schema::new(columns.iter().map(column).collect::<Vec<_>>())),
@@ -50,6 +51,11 @@ impl World {
             FileFormat::Parquet,
             &[("id", DataType::Int64), ("name", DataType::Utf8)],
         )
+    }
+
+    fn dropping(mut self) -> Self {
+        self.config.bad_data = BadData::Drop;
+        self
     }
 
     fn with_pattern(mut self, pattern: &str) -> Self {
@@ -75,7 +81,7 @@ impl World {
 
     /// A file of columns id and name, with so many rows in each row group.
     fn write_parquet(&self, name: &str, ids: std::ops::Range<i64>, row_group: usize) {
-        write_batch(&self.path(name), &numbered(ids), row_group, Compression::SNAPPY);
+        write_batch(&self.path(name), &numbered(ids), row_group, Codec::SNAPPY);
     }
 
     async fn open(&self) -> Result<Box<dyn Source>, SourceError> {
@@ -161,12 +167,7 @@ fn shown(ids: std::ops::Range<i64>) -> Vec<String> {
     ids.map(row).collect()
 }
 
-pub(super) fn write_batch(
-    path: &std::path::Path,
-    batch: &RecordBatch,
-    row_group: usize,
-    compression: Compression,
-) {
+pub(super) fn write_batch(path: &std::path::Path, batch: &RecordBatch, row_group: usize, compression: Codec) {
     let properties = WriterProperties::builder()
         .set_max_row_group_size(row_group)
         .set_data_page_row_count_limit(3)
@@ -365,8 +366,7 @@ async fn a_file_that_is_gone_or_changed_is_named_when_the_run_goes_on() {
 
 #[tokio::test]
 async fn wrong_records_are_dropped_and_counted_over_all_files() {
-    let mut world = World::json();
-    world.config.bad_data = BadData::Drop;
+    let mut world = World::json().dropping();
     world.write("a", "{\"id\": 1}\n{\"id\": x}\n");
     world.write("b", "{\"id\": x}\n{\"id\": x}\n{\"id\": 2}\n");
     world.write("c", "{\"id\": 3}\n");
@@ -510,23 +510,23 @@ async fn whatever_byte_is_damaged_the_run_ends_with_the_files_name_or_reads_its_
 async fn every_compression_is_read_but_those_refused_by_name() {
     use parquet::basic::{GzipLevel, ZstdLevel};
     for compression in [
-        Compression::UNCOMPRESSED,
-        Compression::SNAPPY,
-        Compression::ZSTD(ZstdLevel::default()),
-        Compression::GZIP(GzipLevel::default()),
-        Compression::LZ4,
-        Compression::LZ4_RAW,
+        Codec::UNCOMPRESSED,
+        Codec::SNAPPY,
+        Codec::ZSTD(ZstdLevel::default()),
+        Codec::GZIP(GzipLevel::default()),
+        Codec::LZ4,
+        Codec::LZ4_RAW,
     ] {
         let mut world = World::parquet();
         write_batch(&world.path("a"), &numbered(0..50), 20, compression);
         assert_eq!(world.read().await.unwrap(), shown(0..50), "{compression}");
     }
     for (compression, name) in [
-        (Compression::BROTLI(BrotliLevel::default()), "BROTLI"),
-        (Compression::LZO, "LZO"),
+        (Codec::BROTLI(BrotliLevel::default()), "BROTLI"),
+        (Codec::LZO, "LZO"),
     ] {
         let mut world = World::parquet();
-        write_batch(&world.path("a"), &numbered(0..50), 20, Compression::SNAPPY);
+        write_batch(&world.path("a"), &numbered(0..50), 20, Codec::SNAPPY);
         pretend(&world.path("a"), compression);
         let refused = format!(
             "column id is compressed as {name}, which is not read; write it as SNAPPY, ZSTD, GZIP or LZ4"
@@ -536,7 +536,7 @@ async fn every_compression_is_read_but_those_refused_by_name() {
 }
 
 /// Has the footer say that every column is compressed so.
-fn pretend(path: &std::path::Path, compression: Compression) {
+fn pretend(path: &std::path::Path, compression: Codec) {
     use parquet::file::metadata::{ParquetMetaDataReader, ParquetMetaDataWriter};
     let mut bytes = std::fs::read(path).unwrap();
     let tail = bytes.len() - 8;
@@ -562,6 +562,79 @@ fn pretend(path: &std::path::Path, compression: Compression) {
         .finish()
         .unwrap();
     std::fs::write(path, bytes).unwrap();
+}
+
+/// So compressed, in two members or frames of which the first ends within a line.
+async fn packed(compression: Compression, text: &str) -> Vec<u8> {
+    use async_compression::tokio::write::{GzipEncoder, ZstdEncoder};
+    use tokio::io::AsyncWriteExt as _;
+    let mut bytes = Vec::new();
+    let (first, second) = text.as_bytes().split_at(text.len() / 2 + 3);
+    for part in [first, second] {
+        match compression {
+            Compression::None => bytes.extend(part),
+            Compression::Gzip => {
+                let mut encoder = GzipEncoder::new(&mut bytes);
+                encoder.write_all(part).await.unwrap();
+                encoder.shutdown().await.unwrap();
+            }
+            Compression::Zstd => {
+                let mut encoder = ZstdEncoder::new(&mut bytes);
+                encoder.write_all(part).await.unwrap();
+                encoder.shutdown().await.unwrap();
+            }
+        }
+    }
+    bytes
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_goes_on_behind_every_batch_of_compressed_json() {
+    let text: String = (0..9).map(|id| format!("{{\"id\": {id}}}\n")).collect();
+    let all: Vec<_> = (0..9).map(|id| id.to_string()).collect();
+    for compression in [Compression::Gzip, Compression::Zstd] {
+        for batches in 0..=5 {
+            let mut world = World::json().with_batches(2.0);
+            world.config.compression = compression;
+            world.write("a", packed(compression, &text).await);
+            let mut read = world.read_batches(batches).await;
+            read.extend(world.read().await.unwrap());
+            assert_eq!(read, all, "behind batch {batches}, {compression:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn compressed_files_that_are_cut_damaged_changed_or_not_said_to_be_are_named() {
+    let text = "{\"id\": 1}\n{\"id\": 2}\n{\"id\": 3}\n";
+    for (compression, name) in [(Compression::Gzip, "gzip"), (Compression::Zstd, "zstd")] {
+        let whole = packed(compression, text).await;
+        let mut world = World::json().dropping();
+        world.write("a", &whole);
+        let unsaid = format!(
+            "FOLDER/in/a: begins like a file compressed by {name}; set 'source.compression' = '{name}'"
+        );
+        assert_eq!(world.read().await.unwrap_err(), unsaid);
+        world.config.compression = compression;
+        assert_eq!(world.read().await.unwrap(), ["1", "2", "3"]);
+        for damaged in [&whole[..whole.len() - 3], text.as_bytes()] {
+            world.stored.clear();
+            world.write("a", damaged);
+            let error = world.read().await.unwrap_err();
+            let expected = format!("FOLDER/in/a: cannot be unpacked as {name} behind line ");
+            assert!(error.starts_with(&expected), "{error}");
+        }
+        let mut world = world.with_batches(1.0);
+        world.stored.clear();
+        world.write("a", &whole);
+        world.read_batches(2).await;
+        world.write("a", packed(compression, &text.replace('2', "4")).await);
+        let changed = "FOLDER/in/a: has changed before byte 20, up to which it was read; put the old file back, or start anew with --new-state";
+        assert_eq!(world.read().await.unwrap_err(), changed);
+        world.write("a", packed(compression, "{\"id\": 1}\n").await);
+        let short = "FOLDER/in/a: has 10 bytes, but 20 were read from it before; put the whole file back, or start anew with --new-state";
+        assert_eq!(world.read().await.unwrap_err(), short);
+    }
 }
 
 #[test]
@@ -651,9 +724,12 @@ fn options_are_arroyos_and_each_wrong_one_is_named() {
             "105: connector filesystem has no option 'source.regex-pattern'; did you mean 'source.regex_pattern'?",
         ),
         (
-            &format!("{good}, 'source.compression' = 'gzip'"),
-            "105: option 'source.compression' is 'gzip'; it must be 'none'; compressed files are not yet supported (Parquet says itself how it is \
-             compressed)",
+            &format!("{good}, 'source.compression' = 'lz4'"),
+            "105: option 'source.compression' is 'lz4'; it must be 'none', 'gzip' or 'zstd'",
+        ),
+        (
+            "path = 'x', format = 'parquet', 'source.compression' = 'gzip'",
+            "108: option 'source.compression' is 'gzip'; it must be 'none' with format 'parquet', which is compressed within",
         ),
         (
             &format!("{good}, bad_data = 'skip'"),
@@ -668,7 +744,7 @@ fn options_are_arroyos_and_each_wrong_one_is_named() {
     }
     let read = |path, pattern| {
         format!(
-            "Filesystem(FilesystemConfig {{ path: \"{path}\", format: Json, pattern: {pattern}, bad_data: Drop }})"
+            "Filesystem(FilesystemConfig {{ path: \"{path}\", format: Json, pattern: {pattern}, compression: None, bad_data: Drop }})"
         )
     };
     for (path, local) in [

@@ -5,7 +5,7 @@ use arrow_array::types::Int32Type;
 use arrow_array::*;
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field, Fields, TimeUnit};
-use parquet::basic::Compression;
+use parquet::basic::Compression as Codec;
 
 use super::tests::{World, write_batch};
 use super::*;
@@ -23,7 +23,7 @@ fn array(array: impl Array + 'static) -> ArrayRef {
 async fn read(column: ArrayRef, declared: DataType) -> Result<Vec<String>, String> {
     let mut world = World::new(FileFormat::Parquet, &[("v", declared)]);
     let batch = RecordBatch::try_from_iter_with_nullable([("v", column, true)]).unwrap();
-    write_batch(&world.path("a"), &batch, 2, Compression::SNAPPY);
+    write_batch(&world.path("a"), &batch, 2, Codec::SNAPPY);
     world.read().await
 }
 
@@ -360,10 +360,10 @@ async fn columns_are_found_by_their_names_with_their_case() {
         FileFormat::Parquet,
         &[("a", text.clone()), ("B", text.clone()), ("b", text.clone())],
     );
-    write_batch(&world.path("x"), &batch, 2, Compression::SNAPPY);
+    write_batch(&world.path("x"), &batch, 2, Codec::SNAPPY);
     assert_eq!(world.read().await.unwrap(), ["3|2|1"]);
     let mut world = World::new(FileFormat::Parquet, &[("A", text)]);
-    write_batch(&world.path("x"), &batch, 2, Compression::SNAPPY);
+    write_batch(&world.path("x"), &batch, 2, Codec::SNAPPY);
     assert_eq!(
         world.read().await.unwrap_err(),
         "FOLDER/in/x: has no column A; it has b, B, a, unused"
@@ -385,15 +385,10 @@ async fn a_null_in_a_required_column_is_named_with_its_row_group() {
         &world.path("a"),
         &batch(vec![Some(1), Some(2), Some(3), None]),
         2,
-        Compression::SNAPPY,
+        Codec::SNAPPY,
     );
     let error = "FOLDER/in/a: row group 1: column v is NOT NULL but has a null";
     assert_eq!(world.read().await.unwrap_err(), error);
-    write_batch(
-        &world.path("a"),
-        &batch(vec![Some(1), Some(2)]),
-        2,
-        Compression::SNAPPY,
-    );
+    write_batch(&world.path("a"), &batch(vec![Some(1), Some(2)]), 2, Codec::SNAPPY);
     assert_eq!(world.read().await.unwrap(), ["1", "2"]);
 }
