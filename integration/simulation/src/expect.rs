@@ -7,7 +7,9 @@ use crate::engine::Engine;
 use crate::faults::CameTrue;
 use crate::oracle::{Checkpoints, Expected};
 use crate::point::{Called, Hit, Point, StepKind};
-use crate::scenario::{ConnectionFault, ConnectionFaultKind, End, Scenario, StoreFault, StoreFaultKind};
+use crate::scenario::{
+    ConnectionFault, ConnectionFaultKind, End, Scenario, StoreFault, StoreFaultKind, WriteMode,
+};
 
 /// A start is given up after so long.
 const START_MS: u64 = 15_000;
@@ -97,7 +99,7 @@ pub(crate) fn restarts(
     let asked: u64 = came_true
         .calls
         .iter()
-        .filter(|fault| may_restart(&fault.rule.action))
+        .filter(|fault| may_restart(&fault.rule.action, scenario.workload.mode))
         .map(|fault| fault.fired)
         .sum();
     let connections: usize = came_true.connections.iter().map(restarts_for).sum();
@@ -118,8 +120,13 @@ pub(crate) fn restarts(
 }
 
 /// Whether a restart can be the answer. To all else the sink has one of its own.
-fn may_restart(action: &FaultAction) -> bool {
+fn may_restart(action: &FaultAction, mode: WriteMode) -> bool {
     match action {
+        // A request without an offset can meet no other rows.
+        FaultAction::Refuse {
+            code: Code::AlreadyExists,
+            ..
+        } => mode == WriteMode::AtLeastOnce,
         FaultAction::Refuse { code, in_band, .. } => is_permanent(*code) && !in_band,
         FaultAction::RecreateTable {}
         | FaultAction::ExpireStream {}

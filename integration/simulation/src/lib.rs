@@ -2,9 +2,10 @@
 //!
 //! A [`Scenario`] says what is read, which processes run one after the other, at which [`Point`] each is killed, and
 //! what goes wrong at BigQuery and in the checkpoint store. [`run()`] runs it and looks whether every row is visible
-//! exactly once, at every moment at which one becomes visible. With an [`EnginePlan`] the host is not the embedded one but the
+//! exactly once, at every moment at which one becomes visible, or as its [`WriteMode`] promises. With an [`EnginePlan`] the host is not the embedded one but the
 //! engine's script, which does what the embedded host never does.
 
+mod at_least_once;
 mod batch;
 mod engine;
 pub mod enumerate;
@@ -35,5 +36,5 @@ pub use results::{ENOUGH, Results, Tried, Verdict};
 pub use run::{Report, run};
 pub use scenario::{
     ConnectionFault, ConnectionFaultKind, End, Incarnation, Scenario, StoreFault, StoreFaultKind, Way,
-    Workload,
+    Workload, WriteMode,
 };

@@ -14,7 +14,7 @@ use bigquery_sink_pipeline::{Control, HostConfig, HostError, Pipeline, SinkFacto
 use tokio::time::sleep;
 
 use crate::point::{Point, StepKind};
-use crate::scenario::{End, Incarnation, Scenario, Workload};
+use crate::scenario::{End, Incarnation, Scenario, Workload, WriteMode};
 use crate::supervisor::Last;
 use crate::world::Site;
 
@@ -24,23 +24,24 @@ pub(crate) const TABLE: (&str, &str, &str) = ("sim", "proof", "rows");
 /// What is read and written: rows that carry their subtask and number, and values made of them.
 pub(crate) fn pipeline(workload: &Workload) -> Arc<Pipeline> {
     // Parsed once: thousands of runs differ in everything else.
-    static PARSED: Mutex<BTreeMap<(u64, u64), Arc<Pipeline>>> = Mutex::new(BTreeMap::new());
+    static PARSED: Mutex<BTreeMap<(u64, u64, WriteMode), Arc<Pipeline>>> = Mutex::new(BTreeMap::new());
     let mut parsed = PARSED.lock().unwrap_or_else(PoisonError::into_inner);
     let found = parsed
-        .entry((workload.rows, workload.rate))
+        .entry((workload.rows, workload.rate, workload.mode))
         .or_insert_with(|| Arc::new(parse(workload)));
     Arc::clone(found)
 }
 
 fn parse(workload: &Workload) -> Pipeline {
-    let Workload { rows, rate, .. } = workload;
+    let Workload { rows, rate, mode, .. } = workload;
+    let mode = mode.word();
     let (project, dataset, table) = TABLE;
     let sql = format!(
         "CREATE TABLE source WITH (connector = 'impulse', event_rate = '{rate}', message_count = '{rows}');
          CREATE TABLE rows WITH (
              connector = 'bigquery', project = '{project}', dataset = '{dataset}', \"table\" = '{table}',
              \"endpoint.grpc\" = 'http://127.0.0.1:1', \"endpoint.http\" = 'http://127.0.0.1:1',
-             \"write.append.linger\" = '20ms'
+             \"write.append.linger\" = '20ms', \"write.mode\" = '{mode}'
          );
          INSERT INTO rows SELECT
              subtask_index AS subtask, counter AS number,

@@ -14,6 +14,7 @@ use bigquery_write_proto::rows::table_schema_for;
 use tokio::time::{Instant, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 
+use crate::at_least_once;
 use crate::engine::Engine;
 use crate::expect::{self, Outcome};
 use crate::faults::{CameTrue, Faults};
@@ -127,22 +128,28 @@ async fn simulate(scenario: &Scenario) -> Report {
     let supervised = supervisor.supervised();
     supervisor.end().await;
     let checkpoints = world.checkpoints();
+    let (calls, connections, stores, hits) = (
+        handle.faults(),
+        world.connection_faults(),
+        world.store_faults(),
+        world.hits(),
+    );
+    let came_true = CameTrue {
+        calls: &calls,
+        connections: &connections,
+        store: &stores,
+        hits: &hits,
+    };
     match expect::expected(scenario, &outcome, &checkpoints, engine.as_deref()) {
         Err(violation) => world.violation(violation),
         Ok(expected) => {
+            let expected = at_least_once::expected(expected, scenario, &came_true);
             let rows = handle.rows(&table()).expect("the table was made");
             for violation in oracle::judge(&rows, &world.published(), &checkpoints, &expected) {
                 world.violation(violation);
             }
         }
     }
-    let (calls, connections) = (handle.faults(), world.connection_faults());
-    let came_true = CameTrue {
-        calls: &calls,
-        connections: &connections,
-        store: &world.store_faults(),
-        hits: &world.hits(),
-    };
     if let Err(violation) = expect::restarts(scenario, &came_true, supervised) {
         world.violation(violation);
     }

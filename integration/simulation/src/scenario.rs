@@ -58,6 +58,35 @@ pub struct Workload {
     /// Added round trip of every call.
     #[serde(default)]
     pub latency_ms: u64,
+    /// What the sink promises.
+    #[serde(default, skip_serializing_if = "WriteMode::is_exactly_once")]
+    pub mode: WriteMode,
+}
+
+/// `write.mode`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WriteMode {
+    /// Each row once, visible at commits.
+    #[default]
+    ExactlyOnce,
+    /// Each row once at least, visible when it is acknowledged.
+    AtLeastOnce,
+}
+
+impl WriteMode {
+    /// As the option is written.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::ExactlyOnce => "exactly_once",
+            Self::AtLeastOnce => "at_least_once",
+        }
+    }
+
+    fn is_exactly_once(&self) -> bool {
+        *self == Self::ExactlyOnce
+    }
 }
 
 /// One process.
@@ -238,6 +267,7 @@ impl Default for Workload {
             rate: 100,
             checkpoint_ms: 120,
             latency_ms: 0,
+            mode: WriteMode::default(),
         }
     }
 }

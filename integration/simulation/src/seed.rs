@@ -19,6 +19,7 @@ pub fn scenario(seed: u64) -> Scenario {
         rate: 100,
         checkpoint_ms: draw.pick(&[0, 40, 120, 300]),
         latency_ms: draw.pick(&[0, 0, 3, 50]),
+        ..Workload::default()
     };
     let mut incarnations = Vec::new();
     for _ in 0..draw.between(1, 4) {

@@ -23,7 +23,7 @@ use crate::engine::Rows;
 use crate::oracle::{Change, Checkpoints, Published};
 use crate::point::{Called, Hit, Point};
 use crate::predicate::Predicate;
-use crate::scenario::{ConnectionFault, ConnectionFaultKind, End, Scenario, StoreFault};
+use crate::scenario::{ConnectionFault, ConnectionFaultKind, End, Scenario, StoreFault, WriteMode};
 pub(crate) use door::Door;
 use objects::Objects;
 pub(crate) use watch::Site;
@@ -44,6 +44,7 @@ pub(crate) struct World {
     accept: mpsc::Sender<std::io::Result<Outside>>,
     connections: Mutex<Connections>,
     record: Mutex<Record>,
+    mode: WriteMode,
 }
 
 /// Every connection there ever was, and what is to happen to them.
@@ -92,6 +93,7 @@ impl World {
                 ..Connections::default()
             }),
             record: Mutex::default(),
+            mode: scenario.workload.mode,
         });
         let watcher = Arc::downgrade(&world);
         handle.observe(move |change| {
@@ -285,7 +287,7 @@ impl World {
             without_checkpoint,
         });
         drop(record);
-        if !covered {
+        if !covered && self.mode == WriteMode::ExactlyOnce {
             // P5 (invariant 1).
             self.violation(format_args!(
                 "P5: rows {from}..{to} of {} became visible, and no complete checkpoint covers them",
@@ -310,6 +312,13 @@ impl World {
             // P9 (invariant 9).
             return self.violation(format_args!("P9: {rpc:?} was called on {target}"));
         };
+        if self.mode == WriteMode::AtLeastOnce
+            && matches!(called, Called::CreateWriteStream | Called::FlushRows)
+        {
+            self.violation(format_args!(
+                "P9: {rpc:?} was called on {target}, where rows go to the default stream"
+            ));
+        }
         let (site, changed) = {
             let mut record = self.record();
             let changed = std::mem::take(&mut record.changes) > 0;

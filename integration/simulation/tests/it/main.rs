@@ -1,6 +1,7 @@
 //! The proof: every crash point, every fault, every barrier, on real code under simulated time (testing.md 7).
 #![allow(clippy::unwrap_used, reason = "a test's own mistakes may panic")]
 
+mod at_least_once;
 mod connections;
 mod determinism;
 mod engine;
