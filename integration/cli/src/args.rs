@@ -68,8 +68,8 @@ pub(crate) struct RunArguments {
     /// Take the state directory from a host that still holds it; that host stops at its next checkpoint.
     #[arg(long)]
     pub(crate) take_over: bool,
-    /// Read this file in place of the source's.
-    #[arg(long, value_name = "FILE")]
+    /// Read this file, or for a `filesystem` source this folder, in place of the source's.
+    #[arg(long, value_name = "PATH")]
     pub(crate) data: Option<PathBuf>,
     /// Read at most this many rows a second from a file.
     #[arg(long, value_name = "ROWS")]

@@ -129,10 +129,10 @@ fn adapt(path: &str, from: &DataType, to: &DataType) -> Result<Adapt, String> {
     Ok(match (from, to) {
         (from, to) if from == to => Adapt::Keep,
         (Dictionary(_, values), _) => adapt(path, values, to)?.after(vec![values.as_ref().clone()]),
-        // The count is in UTC whatever the zone is; a cast would take the zone's own clock.
+        // The count is in UTC whatever the zone is, and the cast keeps it.
         (Timestamp(unit, Some(_)), Timestamp(..)) => {
             let plain = Timestamp(*unit, None);
-            adapt(path, &plain, to)?.after(vec![DataType::Int64, plain])
+            adapt(path, &plain, to)?.after(vec![plain])
         }
         (Time32(TimeUnit::Second), Time64(TimeUnit::Nanosecond)) => Adapt::Time(1_000_000_000),
         (Time32(TimeUnit::Millisecond), Time64(TimeUnit::Nanosecond)) => Adapt::Time(1_000_000),

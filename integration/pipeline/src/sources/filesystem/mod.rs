@@ -7,8 +7,6 @@ mod position;
 mod row_groups;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod type_tests;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;

@@ -7,7 +7,6 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field, Fields, TimeUnit};
 use parquet::basic::Compression as Codec;
 
-use super::tests::{World, write_batch};
 use super::*;
 
 const NANOS: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
