@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Int64Type, Time64NanosecondType};
-use arrow_array::{Array, ArrayRef, ListArray, PrimitiveArray, RecordBatch, StructArray};
+use arrow_array::{Array, ArrayRef, Int64Array, ListArray, PrimitiveArray, RecordBatch, StructArray};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{ArrowError, DataType, Fields, Schema, SchemaRef, TimeUnit};
 use parquet::basic::Type as PhysicalType;
@@ -22,6 +22,8 @@ pub(super) struct Columns {
     declared: SchemaRef,
     /// Places in the file of the columns that are read, ascending.
     pub(super) roots: Vec<usize>,
+    /// Of these the ones that hold INT96; they are read twice.
+    pub(super) int96: Vec<usize>,
     /// For each declared column its place among those, and what is made of it.
     picks: Vec<(usize, Adapt)>,
 }
@@ -38,6 +40,8 @@ enum Adapt {
     Struct(Vec<(usize, Self)>),
     /// Items; other kinds of lists become the usual one before.
     List(Option<DataType>, Box<Self>),
+    /// A time by its count of nanoseconds, wrapped, and its place among those that are read in milliseconds.
+    Int96(usize),
 }
 
 impl Columns {
@@ -47,36 +51,82 @@ impl Columns {
         file: &Schema,
         physical: &SchemaDescriptor,
     ) -> Result<Self, String> {
-        let mut found = Vec::with_capacity(declared.fields().len());
+        let (mut found, mut int96) = (Vec::with_capacity(declared.fields().len()), Vec::new());
         for field in declared.fields() {
             let place = find(field.name(), file.fields())?;
-            refuse_physical(field.name(), place, physical)?;
             let column = file.field(place);
-            found.push((place, adapt(field.name(), column.data_type(), field.data_type())?));
+            let adapt = match (
+                holds_int96(place, physical),
+                column.data_type(),
+                field.data_type(),
+            ) {
+                (true, DataType::Timestamp(..), DataType::Timestamp(..)) => {
+                    int96.push(place);
+                    Adapt::Int96(place)
+                }
+                (true, from, _) if from.is_nested() => {
+                    return Err(format!(
+                        "column {} holds times as INT96 within, which is not read; write them as TIMESTAMP_MICROS",
+                        field.name()
+                    ));
+                }
+                (_, from, to) => adapt(field.name(), from, to)?,
+            };
+            found.push((place, adapt));
         }
+        int96.sort_unstable();
         let mut roots: Vec<_> = found.iter().map(|(place, _)| *place).collect();
         roots.sort_unstable();
         let picks = found.into_iter().map(|(place, adapt)| {
             let at = roots.binary_search(&place);
-            (at.expect("the places were sorted from this list"), adapt)
+            let at = at.expect("the places were sorted from this list");
+            let adapt = match adapt {
+                Adapt::Int96(place) => Adapt::Int96(int96.partition_point(|other| *other < place)),
+                other => other,
+            };
+            (at, adapt)
         });
         let picks = picks.collect();
         Ok(Self {
             declared: Arc::clone(declared),
             roots,
+            int96,
             picks,
         })
     }
 
-    /// The declared columns of a batch; the reason, without values, if one of them cannot be held.
-    pub(super) fn batch(&self, read: &RecordBatch) -> Result<RecordBatch, String> {
+    /// The file's columns with those of INT96 in milliseconds, which hold each of its times.
+    pub(super) fn in_milliseconds(&self, file: &Schema) -> Schema {
+        let fields = file.fields().iter().enumerate().map(|(place, field)| {
+            if self.int96.contains(&place) {
+                let milliseconds = DataType::Timestamp(TimeUnit::Millisecond, None);
+                Arc::new(field.as_ref().clone().with_data_type(milliseconds))
+            } else {
+                Arc::clone(field)
+            }
+        });
+        Schema::new_with_metadata(fields.collect::<Fields>(), file.metadata().clone())
+    }
+
+    /// The declared columns of a batch; the reason, without values, if one of them cannot be held. `int96` has the columns of INT96 in
+    /// milliseconds.
+    pub(super) fn batch(
+        &self,
+        read: &RecordBatch,
+        int96: Option<&RecordBatch>,
+    ) -> Result<RecordBatch, String> {
         let fields = self.declared.fields();
         let mut columns = Vec::with_capacity(fields.len());
         for (field, (place, adapt)) in fields.iter().zip(&self.picks) {
-            let column = adapt.apply(read.column(*place), field.data_type());
+            let column = match (adapt, int96) {
+                (Adapt::Int96(at), Some(int96)) => {
+                    times(read.column(*place), int96.column(*at), field.data_type())
+                }
+                _ => adapt.apply(read.column(*place), field.data_type()),
+            };
             let column = column.map_err(|_| {
                 let (name, declared) = (field.name(), sql_name(field.data_type()));
-                format!("column {name} has a value that is beyond the range of {declared}")
+                format!("column {name} has a value that {declared} cannot hold")
             })?;
             if !field.is_nullable() && column.null_count() > 0 {
                 return Err(format!("column {} is NOT NULL but has a null", field.name()));
@@ -108,17 +158,11 @@ fn find(name: &str, fields: &Fields) -> Result<usize, String> {
     }
 }
 
-/// The library gives another time for an INT96 that its type cannot hold, without an error (parquet 55.2, `Int96::to_nanos`).
-fn refuse_physical(name: &str, place: usize, physical: &SchemaDescriptor) -> Result<(), String> {
+/// Whether a column has INT96 in it.
+fn holds_int96(place: usize, physical: &SchemaDescriptor) -> bool {
     let leaves = 0..physical.num_columns();
     let mut leaves = leaves.filter(|leaf| physical.get_column_root_idx(*leaf) == place);
-    if leaves.any(|leaf| physical.column(leaf).physical_type() == PhysicalType::INT96) {
-        return Err(format!(
-            "column {name} holds times as INT96, which may be out of range unseen; write them as TIMESTAMP_MICROS (in Spark \
-             spark.sql.parquet.outputTimestampType)"
-        ));
-    }
-    Ok(())
+    leaves.any(|leaf| physical.column(leaf).physical_type() == PhysicalType::INT96)
 }
 
 /// What makes the declared type of a file's.
@@ -209,7 +253,7 @@ impl Adapt {
                 let list = ListArray::try_new(Arc::clone(field), offsets, items, nulls)?;
                 Ok(Arc::new(list))
             }
-            (Self::Keep | Self::Struct(_) | Self::List(..), _) => Ok(Arc::clone(column)),
+            (Self::Keep | Self::Struct(_) | Self::List(..) | Self::Int96(_), _) => Ok(Arc::clone(column)),
         }
     }
 }
@@ -221,6 +265,41 @@ fn cast(column: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
         ..CastOptions::default()
     };
     cast_with_options(column, to, &options)
+}
+
+/// Times of INT96, which the library gives wrapped where a count of nanoseconds does not hold them (parquet 55.2, `Int96::to_nanos`). All of
+/// them fit a count of milliseconds; what is missing there is the difference of the two counts, wrapped or not.
+fn times(wrapped: &ArrayRef, milliseconds: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
+    let beyond = || ArrowError::CastError("not to be held".into());
+    let nanoseconds_a_unit: i128 = match to {
+        DataType::Timestamp(TimeUnit::Second, _) => 1_000_000_000,
+        DataType::Timestamp(TimeUnit::Millisecond, _) => 1_000_000,
+        DataType::Timestamp(TimeUnit::Microsecond, _) => 1000,
+        _ => 1,
+    };
+    let (wrapped, milliseconds) = (
+        cast(wrapped, &DataType::Int64)?,
+        cast(milliseconds, &DataType::Int64)?,
+    );
+    let (wrapped, milliseconds) = (
+        wrapped.as_primitive::<Int64Type>(),
+        milliseconds.as_primitive::<Int64Type>(),
+    );
+    let counts = wrapped.iter().zip(milliseconds).map(|counts| {
+        let (Some(wrapped), Some(milliseconds)) = counts else {
+            return Ok(None);
+        };
+        let rest = wrapped.wrapping_sub(milliseconds.wrapping_mul(1_000_000));
+        let time = i128::from(milliseconds) * 1_000_000 + i128::from(rest);
+        if !(0..1_000_000).contains(&rest) || time % nanoseconds_a_unit != 0 {
+            return Err(beyond());
+        }
+        i64::try_from(time / nanoseconds_a_unit)
+            .map(Some)
+            .map_err(|_| beyond())
+    });
+    let counts: Int64Array = counts.collect::<Result<_, _>>()?;
+    cast(&(Arc::new(counts) as ArrayRef), to)
 }
 
 /// Times of day in nanoseconds: the library multiplies some of them without looking (arrow-cast 55.2).

@@ -42,9 +42,17 @@ struct RowGroups {
     shown: String,
     pages: Pages,
     metadata: ArrowReaderMetadata,
+    /// The same with times of INT96 in milliseconds, if there are such.
+    in_milliseconds: Option<ArrowReaderMetadata>,
     columns: Columns,
     /// Of the row group that is being read.
-    current: Option<ParquetRecordBatchReader>,
+    current: Option<RowGroup>,
+}
+
+/// A row group being read, and once more its columns of INT96.
+struct RowGroup {
+    rows: ParquetRecordBatchReader,
+    int96: Option<ParquetRecordBatchReader>,
 }
 
 impl ParquetFile {
@@ -81,10 +89,17 @@ impl ParquetFile {
             ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new()).map_err(damaged)?;
         let columns = Columns::new(declared, metadata.schema(), metadata.parquet_schema())
             .map_err(|reason| file_error(path, reason))?;
+        let in_milliseconds = (!columns.int96.is_empty()).then(|| {
+            let schema = Arc::new(columns.in_milliseconds(metadata.schema()));
+            let options = ArrowReaderOptions::new().with_schema(schema);
+            ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), options)
+        });
+        let in_milliseconds = in_milliseconds.transpose().map_err(damaged)?;
         let reader = RowGroups {
             shown: path.display().to_string(),
             pages: Pages::new(file, size),
             metadata,
+            in_milliseconds,
             columns,
             current: None,
         };
@@ -154,11 +169,21 @@ impl RowGroups {
                 Some(current) => current,
                 None => self.open_row_group(*row_group, *row, limit)?,
             };
-            let read = current.next().transpose().map_err(|_| self.failed(*row_group))?;
+            let read = self.read(*row_group, &mut current.rows)?;
+            let int96 = match &mut current.int96 {
+                Some(reader) => self.read(*row_group, reader)?,
+                None => None,
+            };
             let read = read
                 .filter(|read| read.num_rows() > 0)
                 .ok_or_else(|| self.damaged(*row_group, &format!("ends after {row} of its {rows} rows")))?;
-            let batch = self.columns.batch(&read);
+            if int96
+                .as_ref()
+                .is_some_and(|int96| int96.num_rows() != read.num_rows())
+            {
+                return Err(self.damaged(*row_group, "has columns of different lengths"));
+            }
+            let batch = self.columns.batch(&read, int96.as_ref());
             let batch = batch.map_err(|reason| {
                 let reason = format!("row group {row_group}: {reason}");
                 SourceError::File {
@@ -180,21 +205,33 @@ impl RowGroups {
         Some(u64::try_from(row_group.num_rows()).unwrap_or(0))
     }
 
-    fn open_row_group(
+    fn read(
         &self,
         row_group: u64,
-        row: u64,
-        limit: usize,
-    ) -> Result<ParquetRecordBatchReader, SourceError> {
+        reader: &mut ParquetRecordBatchReader,
+    ) -> Result<Option<RecordBatch>, SourceError> {
+        reader.next().transpose().map_err(|_| self.failed(row_group))
+    }
+
+    fn open_row_group(&self, row_group: u64, row: u64, limit: usize) -> Result<RowGroup, SourceError> {
         let at = usize::try_from(row_group).expect("it is the index of a row group in memory");
-        let mask = ProjectionMask::roots(self.metadata.parquet_schema(), self.columns.roots.iter().copied());
-        ParquetRecordBatchReaderBuilder::new_with_metadata(self.pages.clone(), self.metadata.clone())
-            .with_row_groups(vec![at])
-            .with_projection(mask)
-            .with_offset(usize::try_from(row).unwrap_or(usize::MAX))
-            .with_batch_size(self.batch_rows(at, limit))
-            .build()
-            .map_err(|_| self.failed(row_group))
+        let open = |metadata: &ArrowReaderMetadata, roots: &[usize]| {
+            let mask = ProjectionMask::roots(metadata.parquet_schema(), roots.iter().copied());
+            ParquetRecordBatchReaderBuilder::new_with_metadata(self.pages.clone(), metadata.clone())
+                .with_row_groups(vec![at])
+                .with_projection(mask)
+                .with_offset(usize::try_from(row).unwrap_or(usize::MAX))
+                .with_batch_size(self.batch_rows(at, limit))
+                .build()
+                .map_err(|_| self.failed(row_group))
+        };
+        let int96 = self.in_milliseconds.as_ref();
+        Ok(RowGroup {
+            rows: open(&self.metadata, &self.columns.roots)?,
+            int96: int96
+                .map(|metadata| open(metadata, &self.columns.int96))
+                .transpose()?,
+        })
     }
 
     /// Rows of a batch: fewer than `limit` where rows are large.

@@ -336,8 +336,7 @@ async fn values_beyond_a_declared_range_are_named_without_being_told() {
             "TIME",
         ),
     ] {
-        let error =
-            format!("FOLDER/in/a: row group 1: column v has a value that is beyond the range of {name}");
+        let error = format!("FOLDER/in/a: row group 1: column v has a value that {name} cannot hold");
         assert_eq!(read(column, declared).await, Err(error));
     }
 }
@@ -390,4 +389,117 @@ async fn a_null_in_a_required_column_is_named_with_its_row_group() {
     assert_eq!(world.read().await.unwrap_err(), error);
     write_batch(&world.path("a"), &batch(vec![Some(1), Some(2)]), 2, Codec::SNAPPY);
     assert_eq!(world.read().await.unwrap(), ["1", "2"]);
+}
+
+/// A time as INT96 has it, with days from 1970 on.
+type DayAndNanosecond = Option<(i64, u64)>;
+/// The declared type, times, and their rows, or the type that does not hold one.
+type Case<'a> = (DataType, &'a [DayAndNanosecond], Result<&'a [&'a str], &'a str>);
+
+/// A file of two columns, times as INT96 and numbers, two rows to a row group.
+fn write_int96(path: &std::path::Path, times: &[DayAndNanosecond]) {
+    use parquet::data_type::{Int32Type, Int96, Int96Type};
+    use parquet::file::writer::SerializedFileWriter;
+    let schema = "message m { optional int96 v; required int32 n; }";
+    let schema = Arc::new(parquet::schema::parser::parse_message_type(schema).unwrap());
+    let mut writer = SerializedFileWriter::new(File::create(path).unwrap(), schema, Arc::default()).unwrap();
+    for rows in times.chunks(2) {
+        let int96 = |(day, nanosecond): &(i64, u64)| {
+            let julian = u32::try_from(day + 2_440_588).unwrap();
+            Int96::from(vec![*nanosecond as u32, (nanosecond >> 32) as u32, julian])
+        };
+        let values: Vec<_> = rows.iter().flatten().map(int96).collect();
+        let levels: Vec<_> = rows.iter().map(|row| i16::from(row.is_some())).collect();
+        let mut row_group = writer.next_row_group().unwrap();
+        let mut column = row_group.next_column().unwrap().unwrap();
+        column
+            .typed::<Int96Type>()
+            .write_batch(&values, Some(&levels), None)
+            .unwrap();
+        column.close().unwrap();
+        let mut column = row_group.next_column().unwrap().unwrap();
+        column
+            .typed::<Int32Type>()
+            .write_batch(&vec![7; rows.len()], None, None)
+            .unwrap();
+        column.close().unwrap();
+        row_group.close().unwrap();
+    }
+    writer.close().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn int96_is_read_to_its_last_digit_or_refused() {
+    let (year_9999, last_nanosecond) = (2_932_896, 86_399_999_999_999);
+    let cases: [Case<'_>; 9] = [
+        (
+            NANOS,
+            &[
+                Some((0, 1)),
+                None,
+                Some((-1, last_nanosecond)),
+                Some((15_706, 36_000_000_000_000)),
+            ],
+            Ok(&[
+                "7|1970-01-01T00:00:00.000000001",
+                "7|NULL",
+                "7|1969-12-31T23:59:59.999999999",
+                "7|2013-01-01T10:00:00",
+            ]),
+        ),
+        (
+            MICROS,
+            &[Some((year_9999, 86_399_999_999_000)), Some((-719_162, 0))],
+            Ok(&["7|9999-12-31T23:59:59.999999", "7|0001-01-01T00:00:00"]),
+        ),
+        (
+            MILLIS,
+            &[Some((year_9999, 86_399_999_000_000))],
+            Ok(&["7|9999-12-31T23:59:59.999"]),
+        ),
+        (
+            NANOS,
+            &[Some((106_751, 85_636_854_775_807))],
+            Ok(&["7|2262-04-11T23:47:16.854775807"]),
+        ),
+        (NANOS, &[Some((106_751, 85_636_854_775_808))], Err("TIMESTAMP")),
+        (NANOS, &[Some((year_9999, 0))], Err("TIMESTAMP")),
+        (MICROS, &[Some((0, 1))], Err("TIMESTAMP(6)")),
+        (MILLIS, &[Some((0, 1000))], Err("TIMESTAMP(3)")),
+        (MICROS, &[Some((0, u64::MAX))], Err("TIMESTAMP(6)")),
+    ];
+    for (declared, times, expected) in cases {
+        let mut world =
+            World::new(FileFormat::Parquet, &[("n", DataType::Int32), ("v", declared)]).with_batches(1.0);
+        write_int96(&world.path("a"), times);
+        let expected = match expected {
+            Ok(rows) => Ok(rows.iter().map(|row| (*row).to_owned()).collect::<Vec<_>>()),
+            Err(name) => Err(format!(
+                "FOLDER/in/a: row group 0: column v has a value that {name} cannot hold"
+            )),
+        };
+        assert_eq!(world.read().await, expected);
+        if let Ok(rows) = expected {
+            for batches in 0..=rows.len() {
+                world.stored.clear();
+                let mut read = world.read_batches(batches).await;
+                read.extend(world.read().await.unwrap());
+                assert_eq!(read, rows, "behind batch {batches}");
+            }
+        }
+    }
+    let mut world = World::new(FileFormat::Parquet, &[("v", DataType::Int64)]);
+    write_int96(&world.path("a"), &[None]);
+    let error = "FOLDER/in/a: column v is TIMESTAMP in the file, which does not go into the declared BIGINT with all its values; declare a \
+                 type that holds them";
+    assert_eq!(world.read().await.unwrap_err(), error);
+
+    let schema = "message m { optional group v { optional int96 at; } }";
+    let schema = Arc::new(parquet::schema::parser::parse_message_type(schema).unwrap());
+    let mut world = World::new(FileFormat::Parquet, &[("v", struct_of(&[("at", NANOS)]))]);
+    let file = File::create(world.path("a")).unwrap();
+    let writer = parquet::file::writer::SerializedFileWriter::new(file, schema, Arc::default()).unwrap();
+    writer.close().unwrap();
+    let error = "FOLDER/in/a: column v holds times as INT96 within, which is not read; write them as TIMESTAMP_MICROS";
+    assert_eq!(world.read().await.unwrap_err(), error);
 }
