@@ -98,10 +98,18 @@ fn a_commit_of_other_rows_than_were_prepared_is_refused() {
 fn a_commit_of_no_known_checkpoint_is_refused() {
     // Invariant 1.
     let mut bench = Bench::open();
-    let failure = failure(&bench.tell(commit(5, &[(0, list(&[info("x", 0, 0)]))]))).unwrap();
+    let unknown = failure(&bench.tell(commit(5, &[(0, list(&[info("x", 0, 0)]))]))).unwrap();
+    assert_eq!(
+        unknown.message,
+        "commit 5 belongs to no checkpoint this subtask prepared or restored"
+    );
+    let mut bench = Bench::new();
+    let commits = list(&[info("old", 0, 4)]);
+    bench.tell(restored(9, vec![state(9, 0, 1, commits.clone())], Replay::Expected));
+    let failure = failure(&bench.tell(commit(8, &[(0, commits)]))).unwrap();
     assert_eq!(
         failure.message,
-        "commit 5 belongs to no checkpoint this subtask prepared or restored"
+        "commit 8 belongs to no checkpoint this subtask prepared or restored"
     );
 }
 
@@ -478,6 +486,28 @@ fn calls_out_of_order_are_the_hosts_mistake() {
         failure(&begun.tell(late)).unwrap().message,
         "state was restored after the start"
     );
+}
+
+#[test]
+fn the_end_of_data_comes_inside_no_checkpoint_and_no_commit() {
+    let mut in_checkpoint = Bench::open();
+    in_checkpoint.tell(Input::Barrier { epoch: Epoch(1) });
+    let mut in_commit = Bench::prepared(|_| {});
+    in_commit.tell(commit(1, &[(0, list(&[info("s1", 0, 0)]))]));
+    for mut bench in [in_checkpoint, in_commit] {
+        let failure = failure(&bench.tell(Input::EndOfData)).unwrap();
+        assert_eq!(failure.kind, FailureKind::Host);
+        assert!(
+            failure.message.contains("end of data came inside a checkpoint or a commit"),
+            "{failure}"
+        );
+    }
+}
+
+#[test]
+fn the_rows_of_a_commit_are_counted_from_its_first_new_one() {
+    assert_eq!(info("s1", 5, 9).rows(), RowCount(5));
+    assert_eq!(list(&[info("s1", 5, 9), info("s2", 3, 3)]).rows(), RowCount(6));
 }
 
 #[test]
