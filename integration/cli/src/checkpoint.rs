@@ -5,7 +5,9 @@ use bigquery_sink_pipeline::store::{
     CheckpointInfo, Manifest, Store, StoreError, StoreLocation, SubtaskCheckpoint,
 };
 use bigquery_sink_state::envelope::EnvelopeError;
-use bigquery_sink_state::{BigQueryCommitInfo, CommitList, StreamName, SubtaskState};
+use bigquery_sink_state::{
+    BigQueryCommitInfo, BigQuerySinkState, CommitList, StreamName, StreamState, SubtaskState,
+};
 use chrono::{DateTime, SecondsFormat};
 use serde_json::{Value, json};
 
@@ -264,7 +266,7 @@ impl Subtask {
             Ok(state) => state
                 .streams
                 .iter()
-                .map(|stream| (&stream.state.stream, Some(stream.state.next_offset.0)))
+                .map(|stream| (&stream.state.stream, next_offset(stream)))
                 .collect(),
             Err(_) => Vec::new(),
         };
@@ -312,7 +314,8 @@ impl Subtask {
             Ok(state) => {
                 value["incarnation"] = state.incarnation.0.into();
                 value["table"] = state.table.as_str().into();
-                let stream = |stream: &bigquery_sink_state::StreamState| json!({ "stream": stream.state.stream.0, "next_offset": stream.state.next_offset.0 });
+                value["mode"] = state.mode().to_string().into();
+                let stream = |stream: &StreamState| json!({ "stream": stream.state.stream.0, "next_offset": next_offset(stream) });
                 value["streams"] = state.streams.iter().map(stream).collect();
             }
             Err(error) => value["state_damaged"] = error.to_string().into(),
@@ -332,6 +335,14 @@ impl Subtask {
         }
         value
     }
+}
+
+/// A default stream has none.
+fn next_offset(stream: &StreamState) -> Option<u64> {
+    let BigQuerySinkState {
+        stream, next_offset, ..
+    } = &stream.state;
+    (!stream.is_default()).then_some(next_offset.0)
 }
 
 /// The stream's own id; its table is named above.

@@ -116,6 +116,19 @@ async fn earthquakes_at_least_once_are_all_there_and_the_guarantee_is_said() {
         rows > expected,
         "{rows}: what the lost answer was about is there twice"
     );
+
+    let mut show = tool();
+    show.args(["checkpoint", "show", "--json", "--state-dir"]);
+    let shown = show.arg(file.with_extension("state")).output().unwrap();
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let subtask = &shown["subtasks"][0];
+    assert_eq!(subtask["mode"], "at_least_once");
+    let stream = "projects/demo/datasets/geology/tables/earthquakes/streams/_default";
+    assert_eq!(
+        subtask["streams"],
+        serde_json::json!([{ "stream": stream, "next_offset": null }])
+    );
+    assert_eq!(subtask["commit"], serde_json::json!([]));
 }
 
 /// The filter and the projection by this test's own plain code.
