@@ -105,7 +105,11 @@ fn a_commit_of_no_known_checkpoint_is_refused() {
     );
     let mut bench = Bench::new();
     let commits = list(&[info("old", 0, 4)]);
-    bench.tell(restored(9, vec![state(9, 0, 1, commits.clone())], Replay::Expected));
+    bench.tell(restored(
+        9,
+        vec![state(9, 0, 1, commits.clone())],
+        Replay::Expected,
+    ));
     let failure = failure(&bench.tell(commit(8, &[(0, commits)]))).unwrap();
     assert_eq!(
         failure.message,
@@ -498,7 +502,9 @@ fn the_end_of_data_comes_inside_no_checkpoint_and_no_commit() {
         let failure = failure(&bench.tell(Input::EndOfData)).unwrap();
         assert_eq!(failure.kind, FailureKind::Host);
         assert!(
-            failure.message.contains("end of data came inside a checkpoint or a commit"),
+            failure
+                .message
+                .contains("end of data came inside a checkpoint or a commit"),
             "{failure}"
         );
     }
