@@ -194,7 +194,9 @@ impl Wire {
                 [single] => ipc::batch_message(&single.batch)?,
                 _ => ipc::batch_message(&concat_batches(&self.schema, batches)?)?,
             }),
-            Inner::Proto(messages) => EncodedRows::Proto(messages.write(batches)),
+            Inner::Proto(messages) => {
+                EncodedRows::Proto(messages.write(batches, rows.iter().map(MeasuredRows::bytes).sum()))
+            }
         })
     }
 }

@@ -1,32 +1,43 @@
-//! A batch's columns bound to their fields: measured column by column, then written row by row.
+//! A batch's columns bound to their fields: which values, under which tag, each of them how long and how written.
 
 use std::ops::Range;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Decimal128Type, Decimal256Type, Float64Type, Int64Type,
-    IntervalMonthDayNano, IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
-    TimestampNanosecondType,
+    Date32Type, Decimal128Type, Decimal256Type, Float64Type, Int64Type, IntervalMonthDayNano,
+    IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType, TimestampNanosecondType,
 };
 use arrow_array::{Array, ArrayRef};
+use arrow_buffer::bit_chunk_iterator::BitChunks;
 use arrow_buffer::{BooleanBuffer, NullBuffer, i256};
 use arrow_schema::{DataType, TimeUnit};
 
 use super::layout::{Field, Kind, Label, Message};
 use super::output::{Output, Tag, WireType, varint_len};
-use super::values::{self, PICOSECONDS};
+use super::values::{self, INTERVAL, PICOSECONDS};
 
-/// One field of all rows, or of all elements that the lists of these rows hold.
+/// One field of all rows, or of all elements of their lists.
 #[derive(Debug)]
 pub(super) struct Column<'a> {
-    tag: Tag,
+    pub(super) tag: Tag,
     /// None if nothing is null.
-    nulls: Option<&'a NullBuffer>,
-    values: Values<'a>,
+    pub(super) nulls: Option<&'a NullBuffer>,
+    pub(super) values: Values<'a>,
 }
 
 #[derive(Debug)]
-enum Values<'a> {
+pub(super) enum Values<'a> {
+    Scalar(Scalars<'a>),
+    Message(Vec<Column<'a>>),
+    /// A field for each element.
+    Repeated(&'a [i32], Box<Column<'a>>),
+    /// One field that holds all elements, without tags.
+    Packed(&'a [i32], Box<Column<'a>>),
+}
+
+/// Values that hold no others.
+#[derive(Debug)]
+pub(super) enum Scalars<'a> {
     Bool(&'a BooleanBuffer),
     Int64(&'a [i64]),
     Double(&'a [f64]),
@@ -42,242 +53,280 @@ enum Values<'a> {
     WideBignumeric(&'a [i256]),
     /// Text and bytes.
     Bytes(&'a [i32], &'a [u8]),
-    Message(Vec<Column<'a>>, Sizes),
-    /// A field for each element.
-    Repeated(&'a [i32], Box<Column<'a>>),
-    /// One field that holds all elements, without tags.
-    Packed(&'a [i32], Box<Column<'a>>, Sizes),
 }
 
-/// Lengths of messages, or of packed lists, whose first has an index of its own.
-#[derive(Debug)]
-struct Sizes {
-    from: usize,
-    sizes: Vec<usize>,
+/// Fields of one type: what a loop over them is compiled for.
+pub(super) trait Scalar {
+    /// Bytes of the field, its tag among them. What is null has a length too.
+    fn len(&self, at: usize) -> usize;
+
+    fn write(&self, at: usize, output: &mut Output<'_>);
 }
 
-/// Binds the fields of a message to the arrays of a batch or struct, in that range, and adds their bytes to its rows' totals.
-pub(super) fn bind<'a>(
-    message: &Message,
-    arrays: &'a [ArrayRef],
-    range: &Range<usize>,
-    totals: &mut [usize],
-) -> Vec<Column<'a>> {
+/// Something that is done to all fields of a column; which type they are of is asked once.
+pub(super) trait Visitor {
+    fn visit(self, scalar: &impl Scalar);
+}
+
+/// Binds the fields of a message to the arrays of a batch or struct.
+pub(super) fn bind<'a>(message: &Message, arrays: &'a [ArrayRef]) -> Vec<Column<'a>> {
     let fields = message.fields.iter().zip(arrays);
-    fields
-        .map(|(field, array)| Column::new(field, array, range, totals))
-        .collect()
+    fields.map(|(field, array)| Column::new(field, array)).collect()
 }
 
 impl<'a> Column<'a> {
-    fn new(field: &Field, array: &'a ArrayRef, range: &Range<usize>, totals: &mut [usize]) -> Self {
-        if field.label == Label::Repeated {
-            return Self::list(field, array, range, totals);
-        }
+    fn new(field: &Field, array: &'a ArrayRef) -> Self {
         let tag = Tag::new(field.number, field.kind.wire_type());
-        Self::single(tag, &field.kind, array, range, totals)
-    }
-
-    /// The lists of a REPEATED column.
-    fn list(field: &Field, array: &'a ArrayRef, range: &Range<usize>, totals: &mut [usize]) -> Self {
+        if field.label != Label::Repeated {
+            return Self::single(tag, &field.kind, array);
+        }
         let list = array.as_list::<i32>();
         let (offsets, nulls) = (list.value_offsets(), present(list.nulls()));
-        let elements = offsets[range.start] as usize..offsets[range.end] as usize;
-        let packs = field.kind.packs();
-        let tag = if packs {
-            Tag::NONE
+        let element = |tag| Box::new(Self::single(tag, &field.kind, list.values()));
+        if field.kind.packs() {
+            Self {
+                tag: Tag::new(field.number, WireType::Delimited),
+                nulls,
+                values: Values::Packed(offsets, element(Tag::NONE)),
+            }
         } else {
-            Tag::new(field.number, field.kind.wire_type())
-        };
-        let mut sizes = vec![0; elements.len()];
-        let element = Box::new(Self::single(
-            tag,
-            &field.kind,
-            list.values(),
-            &elements,
-            &mut sizes,
-        ));
-        let of_lists = range.clone().map(|row| {
-            // A list that is null may have elements, which are nobody's.
-            if nulls.is_some_and(|nulls| nulls.is_null(row)) {
-                return 0;
-            }
-            let [begin, end] = [row, row + 1].map(|at| offsets[at] as usize - elements.start);
-            sizes[begin..end].iter().sum::<usize>()
-        });
-        if !packs {
-            for (total, size) in totals.iter_mut().zip(of_lists) {
-                *total += size;
-            }
-            return Self {
+            Self {
                 tag,
                 nulls,
-                values: Values::Repeated(offsets, element),
-            };
-        }
-        let tag = Tag::new(field.number, WireType::Delimited);
-        let sizes = Sizes {
-            from: range.start,
-            sizes: of_lists.collect(),
-        };
-        for (total, &size) in totals.iter_mut().zip(&sizes.sizes) {
-            // A list without elements is no field.
-            *total += if size > 0 { delimited(tag, size) } else { 0 };
-        }
-        Self {
-            tag,
-            nulls,
-            values: Values::Packed(offsets, element, sizes),
+                values: Values::Repeated(offsets, element(tag)),
+            }
         }
     }
 
     /// The values themselves, of a column that is not REPEATED or of one's elements.
-    fn single(
-        tag: Tag,
-        kind: &Kind,
-        array: &'a ArrayRef,
-        range: &Range<usize>,
-        totals: &mut [usize],
-    ) -> Self {
-        let nulls = present(array.nulls());
-        let mut measure = Measure {
-            tag,
-            nulls,
-            range,
-            totals,
-        };
+    fn single(tag: Tag, kind: &Kind, array: &'a ArrayRef) -> Self {
         let values = match kind {
-            Kind::Bool => {
-                measure.alike(1);
-                Values::Bool(array.as_boolean().values())
+            Kind::Message(message) => Values::Message(bind(message, array.as_struct().columns())),
+            _ => Values::Scalar(Scalars::new(kind, array)),
+        };
+        Self {
+            tag,
+            nulls: present(array.nulls()),
+            values,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_null(&self, at: usize) -> bool {
+        self.nulls.is_some_and(|nulls| nulls.is_null(at))
+    }
+}
+
+impl<'a> Scalars<'a> {
+    fn new(kind: &Kind, array: &'a ArrayRef) -> Self {
+        match kind {
+            Kind::Bool => Self::Bool(array.as_boolean().values()),
+            Kind::Int64 if array.data_type() == &DataType::Int64 => {
+                Self::Int64(array.as_primitive::<Int64Type>().values())
             }
-            Kind::Int64 => Values::Int64(match array.data_type() {
-                DataType::Int64 => measure.varints::<Int64Type>(array, |value| value as u64),
-                _ => measure.varints::<TimestampMicrosecondType>(array, |value| value as u64),
-            }),
-            Kind::Double => {
-                measure.alike(8);
-                Values::Double(array.as_primitive::<Float64Type>().values())
+            Kind::Int64 => Self::Int64(array.as_primitive::<TimestampMicrosecondType>().values()),
+            Kind::Double => Self::Double(array.as_primitive::<Float64Type>().values()),
+            Kind::Date => Self::Date(array.as_primitive::<Date32Type>().values()),
+            Kind::Time => Self::Time(array.as_primitive::<Time64MicrosecondType>().values()),
+            Kind::Datetime => Self::Datetime(array.as_primitive::<TimestampMicrosecondType>().values()),
+            Kind::Picoseconds(TimeUnit::Nanosecond) => {
+                let values = array.as_primitive::<TimestampNanosecondType>().values();
+                Self::Picoseconds(values, 1_000_000_000)
             }
-            Kind::Date => Values::Date(measure.varints::<Date32Type>(array, |days| i64::from(days) as u64)),
-            Kind::Time => Values::Time(measure.varints::<Time64MicrosecondType>(array, values::time)),
-            Kind::Datetime => {
-                Values::Datetime(measure.varints::<TimestampMicrosecondType>(array, values::datetime))
+            Kind::Picoseconds(_) => {
+                let values = array.as_primitive::<TimestampMicrosecondType>().values();
+                Self::Picoseconds(values, 1_000_000)
             }
-            Kind::Picoseconds(unit) => {
-                measure.alike(1 + PICOSECONDS);
-                match unit {
-                    TimeUnit::Nanosecond => {
-                        let values = array.as_primitive::<TimestampNanosecondType>().values();
-                        Values::Picoseconds(values, 1_000_000_000)
-                    }
-                    _ => {
-                        let values = array.as_primitive::<TimestampMicrosecondType>().values();
-                        Values::Picoseconds(values, 1_000_000)
-                    }
-                }
-            }
-            Kind::Interval => {
-                let len = |value| values::interval(value).1;
-                Values::Interval(measure.texts::<IntervalMonthDayNanoType>(array, len))
-            }
-            Kind::Numeric => Values::Numeric(measure.texts::<Decimal128Type>(array, values::numeric_len)),
-            Kind::Bignumeric(37) => {
-                let len = |value| values::bignumeric_len(values::tenfold(value));
-                Values::WideBignumeric(measure.texts::<Decimal256Type>(array, len))
-            }
-            Kind::Bignumeric(_) => {
-                Values::Bignumeric(measure.texts::<Decimal256Type>(array, values::bignumeric_len))
-            }
+            Kind::Interval => Self::Interval(array.as_primitive::<IntervalMonthDayNanoType>().values()),
+            Kind::Numeric => Self::Numeric(array.as_primitive::<Decimal128Type>().values()),
+            Kind::Bignumeric(37) => Self::WideBignumeric(array.as_primitive::<Decimal256Type>().values()),
+            Kind::Bignumeric(_) => Self::Bignumeric(array.as_primitive::<Decimal256Type>().values()),
             Kind::Text => {
                 let array = array.as_string::<i32>();
-                measure.slices(array.value_offsets());
-                Values::Bytes(array.value_offsets(), array.value_data())
+                Self::Bytes(array.value_offsets(), array.value_data())
             }
             Kind::Bytes => {
                 let array = array.as_binary::<i32>();
-                measure.slices(array.value_offsets());
-                Values::Bytes(array.value_offsets(), array.value_data())
+                Self::Bytes(array.value_offsets(), array.value_data())
             }
-            Kind::Message(message) => {
-                let mut sizes = vec![0; range.len()];
-                let columns = bind(message, array.as_struct().columns(), range, &mut sizes);
-                measure.each(&sizes, |size| varint_len(size as u64) + size);
-                Values::Message(
-                    columns,
-                    Sizes {
-                        from: range.start,
-                        sizes,
-                    },
-                )
-            }
-        };
-        Self { tag, nulls, values }
+            Kind::Message(_) => unreachable!("a message is bound by its fields"),
+        }
     }
 
-    /// Writes one row's field, or nothing if the value is null.
-    #[inline]
-    pub(super) fn write(&self, at: usize, output: &mut Output<'_>) {
-        if self.nulls.is_some_and(|nulls| nulls.is_null(at)) {
-            return;
+    /// The most bytes that a value takes behind its tag; of text and bytes, besides themselves.
+    pub(super) fn most(&self) -> usize {
+        match self {
+            Self::Bool(_) => 1,
+            Self::Double(_) => 8,
+            Self::Int64(_) | Self::Date(_) | Self::Time(_) | Self::Datetime(_) => 10,
+            Self::Numeric(_) => 1 + 16,
+            Self::Bignumeric(_) | Self::WideBignumeric(_) => 1 + 32,
+            Self::Picoseconds(..) => 1 + PICOSECONDS,
+            Self::Interval(_) => 1 + INTERVAL,
+            Self::Bytes(..) => 5,
         }
-        let tag = self.tag;
-        match &self.values {
-            Values::Int64(values) => output.number(tag, values[at] as u64),
-            Values::Bytes(offsets, data) => {
-                let (start, end) = (offsets[at] as usize, offsets[at + 1] as usize);
-                output.bytes(tag, data, start, end - start);
-            }
-            Values::Double(values) => output.double(tag, values[at]),
-            Values::Bool(values) => output.bool(tag, values.value(at)),
-            Values::Date(values) => output.number(tag, i64::from(values[at]) as u64),
-            Values::Time(values) => output.number(tag, values::time(values[at])),
-            Values::Datetime(values) => output.number(tag, values::datetime(values[at])),
-            Values::Numeric(values) => {
-                output.prefix(tag, &values[at].to_le_bytes(), values::numeric_len(values[at]));
-            }
-            Values::Bignumeric(values) => {
-                output.prefix(tag, &values[at].to_le_bytes(), values::bignumeric_len(values[at]));
-            }
-            Values::WideBignumeric(values) => {
-                let value = values::tenfold(values[at]);
-                output.prefix(tag, &value.to_le_bytes(), values::bignumeric_len(value));
-            }
-            Values::Picoseconds(values, second) => {
-                output.prefix(tag, &values::picoseconds(values[at], *second), PICOSECONDS);
-            }
-            Values::Interval(values) => {
-                let (text, len) = values::interval(values[at]);
-                output.prefix(tag, &text, len);
-            }
-            Values::Message(columns, sizes) => {
-                output.number(tag, sizes.of(at));
-                for column in columns {
-                    column.write(at, output);
-                }
-            }
-            Values::Repeated(offsets, element) => {
-                for at in offsets[at]..offsets[at + 1] {
-                    element.write(at as usize, output);
-                }
-            }
-            Values::Packed(offsets, element, sizes) => {
-                let size = sizes.of(at);
-                if size > 0 {
-                    output.number(tag, size);
-                    for at in offsets[at]..offsets[at + 1] {
-                        element.write(at as usize, output);
-                    }
-                }
-            }
+    }
+
+    pub(super) fn visit(&self, tag: Tag, visitor: impl Visitor) {
+        let tenfold = values::tenfold;
+        match *self {
+            Self::Bool(values) => visitor.visit(&Bools { tag, values }),
+            Self::Double(values) => visitor.visit(&Doubles { tag, values }),
+            Self::Int64(values) => visitor.visit(&Numbers {
+                tag,
+                values,
+                number: |value| value as u64,
+            }),
+            Self::Date(values) => visitor.visit(&Numbers {
+                tag,
+                values,
+                number: |days| i64::from(days) as u64,
+            }),
+            Self::Time(values) => visitor.visit(&Numbers {
+                tag,
+                values,
+                number: values::time,
+            }),
+            Self::Datetime(values) => visitor.visit(&Numbers {
+                tag,
+                values,
+                number: values::datetime,
+            }),
+            Self::Numeric(values) => visitor.visit(&Texts {
+                tag,
+                values,
+                text: |value: i128| (value.to_le_bytes(), values::numeric_len(value)),
+            }),
+            Self::Bignumeric(values) => visitor.visit(&Texts {
+                tag,
+                values,
+                text: |value: i256| (value.to_le_bytes(), values::bignumeric_len(value)),
+            }),
+            Self::WideBignumeric(values) => visitor.visit(&Texts {
+                tag,
+                values,
+                text: |value| {
+                    (
+                        tenfold(value).to_le_bytes(),
+                        values::bignumeric_len(tenfold(value)),
+                    )
+                },
+            }),
+            Self::Picoseconds(values, second) => visitor.visit(&Texts {
+                tag,
+                values,
+                text: |value| (values::picoseconds(value, second), PICOSECONDS),
+            }),
+            Self::Interval(values) => visitor.visit(&Texts {
+                tag,
+                values,
+                text: values::interval,
+            }),
+            Self::Bytes(offsets, data) => visitor.visit(&Slices { tag, offsets, data }),
         }
     }
 }
 
-impl Sizes {
-    #[inline]
-    fn of(&self, at: usize) -> u64 {
-        self.sizes[at - self.from] as u64
+struct Bools<'a> {
+    tag: Tag,
+    values: &'a BooleanBuffer,
+}
+
+struct Doubles<'a> {
+    tag: Tag,
+    values: &'a [f64],
+}
+
+/// Varints.
+struct Numbers<'a, T, F> {
+    tag: Tag,
+    values: &'a [T],
+    number: F,
+}
+
+/// Values that become bytes, the first so many of an array, fewer than 128.
+struct Texts<'a, T, F> {
+    tag: Tag,
+    values: &'a [T],
+    text: F,
+}
+
+/// Text and bytes.
+struct Slices<'a> {
+    tag: Tag,
+    offsets: &'a [i32],
+    data: &'a [u8],
+}
+
+// Always inlined: a loop keeps tag and position in registers only if nothing in it is a call.
+
+impl Scalar for Bools<'_> {
+    #[inline(always)]
+    fn len(&self, _: usize) -> usize {
+        self.tag.len() + 1
+    }
+
+    #[inline(always)]
+    fn write(&self, at: usize, output: &mut Output<'_>) {
+        output.bool(self.tag, self.values.value(at));
+    }
+}
+
+impl Scalar for Doubles<'_> {
+    #[inline(always)]
+    fn len(&self, _: usize) -> usize {
+        self.tag.len() + 8
+    }
+
+    #[inline(always)]
+    fn write(&self, at: usize, output: &mut Output<'_>) {
+        output.double(self.tag, self.values[at]);
+    }
+}
+
+impl<T: Copy, F: Fn(T) -> u64> Scalar for Numbers<'_, T, F> {
+    #[inline(always)]
+    fn len(&self, at: usize) -> usize {
+        self.tag.len() + varint_len((self.number)(self.values[at]))
+    }
+
+    #[inline(always)]
+    fn write(&self, at: usize, output: &mut Output<'_>) {
+        output.number(self.tag, (self.number)(self.values[at]));
+    }
+}
+
+impl<T: Copy, const N: usize, F: Fn(T) -> ([u8; N], usize)> Scalar for Texts<'_, T, F> {
+    #[inline(always)]
+    fn len(&self, at: usize) -> usize {
+        self.tag.len() + 1 + (self.text)(self.values[at]).1
+    }
+
+    #[inline(always)]
+    fn write(&self, at: usize, output: &mut Output<'_>) {
+        let (text, len) = (self.text)(self.values[at]);
+        output.prefix(self.tag, &text, len);
+    }
+}
+
+impl Slices<'_> {
+    #[inline(always)]
+    fn slice(&self, at: usize) -> (usize, usize) {
+        let [start, end] = [self.offsets[at], self.offsets[at + 1]];
+        (start as usize, (end - start) as usize)
+    }
+}
+
+impl Scalar for Slices<'_> {
+    #[inline(always)]
+    fn len(&self, at: usize) -> usize {
+        delimited(self.tag, self.slice(at).1)
+    }
+
+    #[inline(always)]
+    fn write(&self, at: usize, output: &mut Output<'_>) {
+        let (start, len) = self.slice(at);
+        output.bytes(self.tag, self.data, start, len);
     }
 }
 
@@ -297,82 +346,18 @@ impl Kind {
     }
 }
 
-/// Adds the bytes of one column's fields to the totals of the rows.
-struct Measure<'a, 'm> {
-    tag: Tag,
-    nulls: Option<&'a NullBuffer>,
-    range: &'m Range<usize>,
-    totals: &'m mut [usize],
-}
-
-impl<'a> Measure<'a, '_> {
-    /// All values take the same.
-    fn alike(&mut self, len: usize) {
-        let len = self.tag.len() + len;
-        self.add(|_| len);
-    }
-
-    /// Numbers as varints.
-    fn varints<T: ArrowPrimitiveType>(
-        &mut self,
-        array: &'a ArrayRef,
-        number: impl Fn(T::Native) -> u64,
-    ) -> &'a [T::Native] {
-        let values: &'a [T::Native] = array.as_primitive::<T>().values();
-        self.each(&values[self.range.clone()], |value| varint_len(number(value)));
-        values
-    }
-
-    /// Values that become bytes of some length below 128.
-    fn texts<T: ArrowPrimitiveType>(
-        &mut self,
-        array: &'a ArrayRef,
-        len: impl Fn(T::Native) -> usize,
-    ) -> &'a [T::Native] {
-        let values: &'a [T::Native] = array.as_primitive::<T>().values();
-        self.each(&values[self.range.clone()], |value| 1 + len(value));
-        values
-    }
-
-    /// Texts or bytes between these offsets.
-    fn slices(&mut self, offsets: &[i32]) {
-        let tag = self.tag;
-        let mut ends = offsets[self.range.start..=self.range.end].windows(2);
-        self.add(|_| match ends.next() {
-            Some(&[start, end]) => delimited(tag, (end - start) as usize),
-            _ => 0,
-        });
-    }
-
-    /// One value for each row.
-    fn each<T: Copy>(&mut self, values: &[T], len: impl Fn(T) -> usize) {
-        let tag = self.tag.len();
-        let mut values = values.iter();
-        self.add(|_| values.next().map_or(0, |&value| tag + len(value)));
-    }
-
-    /// `len` is asked in the order of the rows, of null values too.
-    fn add(&mut self, mut len: impl FnMut(usize) -> usize) {
-        match self.nulls {
-            None => {
-                for (row, total) in self.totals.iter_mut().enumerate() {
-                    *total += len(row);
-                }
-            }
-            Some(nulls) => {
-                let nulls = nulls.slice(self.range.start, self.range.len());
-                for ((row, total), valid) in self.totals.iter_mut().enumerate().zip(nulls.iter()) {
-                    *total += len(row) * usize::from(valid);
-                }
-            }
-        }
-    }
-}
-
 /// Bytes of a field that says its length.
-#[inline]
-fn delimited(tag: Tag, len: usize) -> usize {
+#[inline(always)]
+pub(super) fn delimited(tag: Tag, len: usize) -> usize {
     tag.len() + varint_len(len as u64) + len
+}
+
+/// Rows in a word of [`words`].
+pub(super) const WORD: usize = 64;
+
+/// Which rows of a range are not null, a bit each, the first in the lowest.
+pub(super) fn words<'a>(nulls: &'a NullBuffer, range: &Range<usize>) -> impl Iterator<Item = u64> + 'a {
+    BitChunks::new(nulls.validity(), nulls.offset() + range.start, range.len()).iter_padded()
 }
 
 fn present(nulls: Option<&NullBuffer>) -> Option<&NullBuffer> {

@@ -1,11 +1,13 @@
 //! Converted rows as protobuf messages: the descriptor is made once, a batch becomes one buffer, and no message is made of a row.
 //!
-//! Sizes come first, since protobuf writes them before what they measure: a pass over the columns adds them up by row, those of
-//! inner messages are kept, and the buffer is made to measure. Then rows are written one behind the other.
+//! A pass over the columns adds up the rows' sizes, by which requests are cut. Then each column is written for a block of rows at
+//! once, and the complete rows go one behind the other into a buffer that was made to measure.
 
+mod block;
 mod columns;
 mod descriptor;
 mod layout;
+mod measure;
 mod output;
 #[cfg(test)]
 mod tests;
@@ -19,8 +21,9 @@ use bytes::Bytes;
 
 use super::EncodeError;
 use crate::wire::{TableFieldSchema, TableSchema};
+use block::{Block, Blocks};
 use layout::{Kind, Message};
-use output::{Output, SLACK, varint_len};
+use output::varint_len;
 
 /// The protobuf type that values of a wire type travel in; `None` for one of no wire schema.
 pub(super) fn type_name(wire: &DataType, column: &TableFieldSchema) -> Option<&'static str> {
@@ -62,7 +65,9 @@ impl Messages {
     /// Bytes in a request of the batch's first row, its first two rows, and so on.
     pub(super) fn measure(&self, batch: &RecordBatch) -> Arc<[usize]> {
         let mut sizes = vec![0; batch.num_rows()];
-        columns::bind(&self.row, batch.columns(), &(0..batch.num_rows()), &mut sizes);
+        for column in columns::bind(&self.row, batch.columns()) {
+            column.measure(&(0..batch.num_rows()), &mut sizes);
+        }
         let mut end = 0;
         let ends = sizes.into_iter().map(|size| {
             end += in_request(size);
@@ -71,40 +76,31 @@ impl Messages {
         ends.collect()
     }
 
-    /// The rows of all batches.
-    pub(super) fn write<'a>(&self, batches: impl Iterator<Item = &'a RecordBatch> + Clone) -> ProtoBatch {
-        let rows = batches.clone().map(RecordBatch::num_rows).sum();
-        let mut ends = vec![0; rows];
-        let mut bound = Vec::new();
-        let mut sizes = ends.as_mut_slice();
+    /// The rows of all batches, which take that many bytes in a request.
+    pub(super) fn write<'a>(
+        &self,
+        batches: impl Iterator<Item = &'a RecordBatch>,
+        bytes: usize,
+    ) -> ProtoBatch {
+        let mut buffer = Vec::with_capacity(bytes);
+        let mut ends = Vec::new();
+        let mut block = Block::default();
         for batch in batches {
-            let (own, rest) = sizes.split_at_mut(batch.num_rows());
-            bound.push((
-                batch.num_rows(),
-                columns::bind(&self.row, batch.columns(), &(0..batch.num_rows()), own),
-            ));
-            sizes = rest;
-        }
-        let mut total = 0;
-        for end in &mut ends {
-            total += *end;
-            *end = total;
-        }
-        let mut buffer = vec![0; total + SLACK];
-        let mut output = Output::new(&mut buffer);
-        for (rows, columns) in &bound {
-            for row in 0..*rows {
-                for column in columns {
-                    column.write(row, &mut output);
+            let columns = columns::bind(&self.row, batch.columns());
+            let mut blocks = Blocks::new(&columns, batch.num_rows());
+            while let Some(rows) = blocks.next(&columns, &mut block) {
+                for row in rows {
+                    buffer.extend_from_slice(row);
+                    ends.push(buffer.len());
                 }
             }
         }
-        debug_assert_eq!(output.at(), total, "what is written is what was measured");
-        buffer.truncate(total);
-        ProtoBatch {
+        let written = ProtoBatch {
             buffer: buffer.into(),
             ends: ends.into(),
-        }
+        };
+        debug_assert_eq!(written.bytes(), bytes, "what is written is what was measured");
+        written
     }
 }
 

@@ -45,7 +45,7 @@ impl Tag {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn len(self) -> usize {
         // The mask tells the compiler that a slot holds tag and number.
         usize::from(self.len & 7)
@@ -60,23 +60,25 @@ pub(super) struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    /// Into bytes that are as long as all fields and [`SLACK`] together.
-    pub(super) fn new(bytes: &'a mut [u8]) -> Self {
-        Self { bytes, at: 0 }
+    /// From there on, in bytes that go on for as long as all fields and [`SLACK`] together.
+    #[inline(always)]
+    pub(super) fn new(bytes: &'a mut [u8], at: usize) -> Self {
+        Self { bytes, at }
     }
 
-    /// How much was written.
+    /// Where the next field goes.
+    #[inline(always)]
     pub(super) fn at(&self) -> usize {
         self.at
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn number(&mut self, tag: Tag, value: u64) {
         let slot = self.slot(tag);
         self.at += tag.len() + varint(slot, tag.len(), value);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn double(&mut self, tag: Tag, value: f64) {
         let slot = self.slot(tag);
         slot[tag.len()..tag.len() + 8].copy_from_slice(&value.to_le_bytes());
@@ -84,7 +86,7 @@ impl<'a> Output<'a> {
     }
 
     /// One byte, 0 or 1.
-    #[inline]
+    #[inline(always)]
     pub(super) fn bool(&mut self, tag: Tag, value: bool) {
         let slot = self.slot(tag);
         slot[tag.len()] = value.into();
@@ -92,7 +94,7 @@ impl<'a> Output<'a> {
     }
 
     /// The first `len` of some bytes.
-    #[inline]
+    #[inline(always)]
     pub(super) fn prefix<const N: usize>(&mut self, tag: Tag, bytes: &[u8; N], len: usize) {
         self.number(tag, len as u64);
         if N <= SLOT {
@@ -104,7 +106,7 @@ impl<'a> Output<'a> {
     }
 
     /// Some of the bytes in `data`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn bytes(&mut self, tag: Tag, data: &[u8], start: usize, len: usize) {
         self.number(tag, len as u64);
         let data = &data[start..];
@@ -117,14 +119,14 @@ impl<'a> Output<'a> {
     }
 
     /// What follows is written: a slot that begins with the tag.
-    #[inline]
+    #[inline(always)]
     fn slot(&mut self, tag: Tag) -> &mut [u8; SLOT] {
         let slot = self.free_slot();
         slot[..8].copy_from_slice(&tag.bytes);
         slot
     }
 
-    #[inline]
+    #[inline(always)]
     fn free_slot(&mut self) -> &mut [u8; SLOT] {
         self.bytes[self.at..]
             .first_chunk_mut()
@@ -133,14 +135,14 @@ impl<'a> Output<'a> {
 }
 
 /// Bytes that a number takes.
-#[inline]
+#[inline(always)]
 pub(super) fn varint_len(value: u64) -> usize {
     // One byte for each 7 bits; 9/64 is close enough to 1/7 for 64 bits.
     ((value | 1).ilog2() as usize * 9 + 73) / 64
 }
 
 /// Writes a number at most 22 bytes into the slot; gives its length.
-#[inline]
+#[inline(always)]
 fn varint(slot: &mut [u8; SLOT], at: usize, value: u64) -> usize {
     let len = varint_len(value);
     if value < 1 << 56 {
@@ -156,7 +158,7 @@ fn varint(slot: &mut [u8; SLOT], at: usize, value: u64) -> usize {
 }
 
 /// Puts each 7 of 56 bits into a byte of its own: halves, quarters, eighths are moved apart.
-#[inline]
+#[inline(always)]
 fn spread(value: u64) -> u64 {
     let value = (value & 0x0fff_ffff) | ((value & 0x00ff_ffff_f000_0000) << 4);
     let value = (value & 0x0000_3fff_0000_3fff) | ((value & 0x0fff_c000_0fff_c000) << 2);
@@ -187,7 +189,7 @@ mod tests {
             let mut expected = Vec::new();
             prost::encoding::encode_varint(value, &mut expected);
             let mut bytes = [0xee; 64];
-            let mut output = Output::new(&mut bytes);
+            let mut output = Output::new(&mut bytes, 0);
             output.number(Tag::NONE, value);
             let len = output.at();
             assert_eq!(bytes[..len], expected, "{value:x}");
@@ -215,7 +217,7 @@ mod tests {
         for len in (0..=70).chain([127, 128, 150]) {
             for start in [0, 1, 200 - len] {
                 let mut bytes = [0xee; 300];
-                let mut output = Output::new(&mut bytes);
+                let mut output = Output::new(&mut bytes, 0);
                 output.bytes(Tag::new(1, WireType::Delimited), &data, start, len);
                 output.bool(Tag::new(2, WireType::Varint), true);
                 let written = output.at();

@@ -36,7 +36,8 @@ fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
 /// The rows' messages, and what was measured.
 fn written(batch: &RecordBatch) -> Vec<Vec<u8>> {
     let messages = Messages::new(batch.schema_ref(), &TableSchema::default()).unwrap();
-    let written = messages.write(std::iter::once(batch));
+    let bytes = messages.measure(batch).last().copied().unwrap_or(0);
+    let written = messages.write(std::iter::once(batch), bytes);
     let rows: Vec<Vec<u8>> = written.rows().map(|row| row.to_vec()).collect();
     let measured = messages.measure(batch);
     assert_eq!(measured.last().copied().unwrap_or(0), written.bytes());
@@ -302,7 +303,7 @@ fn a_timestamp_of_picoseconds_is_text_whatever_its_unit() {
         [described_field("x", 1, Label::Optional, Type::String)]
     );
     let messages = Messages::new(rows.schema_ref(), &TableSchema { fields: columns }).unwrap();
-    let written = messages.write(std::iter::once(&rows));
+    let written = messages.write(std::iter::once(&rows), 39);
     let mut expected = hexes(["0a 21", ""]);
     expected[0].extend(b"1969-12-31T23:59:59.999999000000Z");
     assert_eq!(
@@ -450,13 +451,66 @@ fn several_batches_become_one_buffer_in_their_order() {
     let of = |values: Vec<i64>| batch(vec![("x", Arc::new(Int64Array::from(values)))]);
     let batches = [of(vec![1, 300]), of(vec![]), of(vec![2])];
     let messages = Messages::new(batches[0].schema_ref(), &TableSchema::default()).unwrap();
-    let written = messages.write(batches.iter());
+    let written = messages.write(batches.iter(), 13);
     assert_eq!(written.buffer, hex("0801 08ac02 0802"));
     assert_eq!(
         written.rows().map(|row| row.to_vec()).collect::<Vec<_>>(),
         hexes(["0801", "08ac02", "0802"])
     );
     assert_eq!(*messages.measure(&batches[0]), [4, 9]);
+}
+
+#[test]
+fn many_rows_are_what_each_is_alone() {
+    const ROWS: usize = 1_100;
+    // Of all lengths, now and then null, and one row that is larger than any block.
+    let number =
+        |at: usize| (at % 7 != 3).then(|| (at as i64 + 1).wrapping_mul(0x1234_5678_9abc) >> (at % 60));
+    let text = |at: usize| (at % 5 != 1).then(|| "long".repeat(if at == 700 { 200_000 } else { at % 40 }));
+    let numbers = |count| Int64Array::from_iter((0..count).map(number));
+    let texts = |count| StringArray::from_iter((0..count).map(text));
+    let offsets = || OffsetBuffer::from_lengths((0..ROWS).map(|row| row % 4));
+    let elements = offsets().last().copied().unwrap() as usize;
+    let null_lists = NullBuffer::from_iter((0..ROWS).map(|row| row % 11 != 2));
+    let list = |values: ArrayRef| {
+        let item = Arc::new(Field::new_list_field(values.data_type().clone(), true));
+        ListArray::new(item, offsets(), values, Some(null_lists.clone()))
+    };
+    let structs = |count| {
+        let fields = Fields::from(vec![
+            Field::new("number", DataType::Int64, true),
+            Field::new("text", DataType::Utf8, true),
+        ]);
+        let nulls = NullBuffer::from_iter((0..count).map(|at| at % 9 != 4));
+        let columns: Vec<ArrayRef> = vec![Arc::new(numbers(count)), Arc::new(texts(count))];
+        StructArray::new(fields, columns, Some(nulls))
+    };
+    let all = batch(vec![
+        ("number", Arc::new(numbers(ROWS))),
+        ("text", Arc::new(texts(ROWS))),
+        ("struct", Arc::new(structs(ROWS))),
+        ("numbers", Arc::new(list(Arc::new(numbers(elements))))),
+        ("texts", Arc::new(list(Arc::new(texts(elements))))),
+        ("structs", Arc::new(list(Arc::new(structs(elements))))),
+        (
+            "truth",
+            Arc::new(BooleanArray::from_iter((0..ROWS).map(|row| Some(row % 3 == 0)))),
+        ),
+    ]);
+    // Cut from within, so that bits of nulls begin within a byte.
+    let cut = all.slice(13, ROWS - 20);
+    let alone: Vec<Vec<u8>> = (13..ROWS - 7)
+        .flat_map(|row| written(&all.slice(row, 1)))
+        .collect();
+    assert!(
+        alone.iter().any(|row| row.len() > 800_000),
+        "a row larger than any block"
+    );
+    let together = written(&cut);
+    assert_eq!(together.len(), alone.len());
+    for (row, (together, alone)) in together.iter().zip(&alone).enumerate() {
+        assert!(together == alone, "row {row}");
+    }
 }
 
 #[test]

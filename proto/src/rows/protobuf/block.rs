@@ -1,0 +1,321 @@
+//! Messages of a block of rows, written side by side: column by column, each row's fields behind what the row has already.
+//!
+//! A loop over one column's values knows their type and asks nothing else, which a loop over one row's fields has to at each of
+//! them. Each message has room of its own that no other's writes touch, so it is copied once more when it is complete; the block
+//! is small enough to be in the processor's cache then.
+
+use std::ops::Range;
+
+use arrow_buffer::NullBuffer;
+
+use super::columns::{Column, Scalar, Scalars, Values, Visitor, WORD, words};
+use super::output::{Output, SLACK, Tag};
+
+/// The room that the rows of a block take together: most of a processor's nearest cache. A single row may take more.
+const NEAR: usize = 24 << 10;
+
+/// With fewer rows, going from column to column costs more than a cache that is farther.
+const FEW: usize = 64;
+
+/// The room that few rows take together: some of that cache.
+const FAR: usize = 512 << 10;
+
+/// The longest number.
+const NUMBER: usize = 10;
+
+/// Messages of one type under way, and blocks that are free for those within them.
+#[derive(Debug, Default)]
+pub(super) struct Block {
+    bytes: Vec<u8>,
+    /// Where each message begins.
+    begins: Vec<usize>,
+    /// Where its next field goes.
+    ends: Vec<usize>,
+    /// For the messages in these messages.
+    inner: Option<Box<Self>>,
+}
+
+/// Cuts all rows into blocks; gives the rows and the room for each.
+pub(super) struct Blocks {
+    rooms: Vec<usize>,
+    from: usize,
+}
+
+impl Blocks {
+    pub(super) fn new(columns: &[Column<'_>], rows: usize) -> Self {
+        Self {
+            rooms: rooms(columns, &(0..rows)),
+            from: 0,
+        }
+    }
+
+    /// The next rows, at least one, written.
+    pub(super) fn next<'b>(
+        &mut self,
+        columns: &[Column<'_>],
+        block: &'b mut Block,
+    ) -> Option<impl Iterator<Item = &'b [u8]>> {
+        let mut room = 0;
+        let fitting = self.rooms[self.from..].iter().zip(1..).take_while(|(own, rows)| {
+            room += **own;
+            room <= NEAR || (*rows <= FEW && room <= FAR)
+        });
+        let to = (self.from + fitting.count().max(1)).min(self.rooms.len());
+        let range = std::mem::replace(&mut self.from, to)..to;
+        if range.is_empty() {
+            return None;
+        }
+        block.write(columns, &range, &self.rooms[range.clone()]);
+        Some((0..range.len()).map(|message| &block.bytes[block.message(message)]))
+    }
+}
+
+/// Room for messages: at least what each takes, and what a write may touch behind it.
+fn rooms(columns: &[Column<'_>], range: &Range<usize>) -> Vec<usize> {
+    let mut rooms = vec![0; range.len()];
+    let all: usize = columns.iter().map(|column| column.room(range, &mut rooms)).sum();
+    for room in &mut rooms {
+        *room += all + SLACK;
+    }
+    rooms
+}
+
+impl Column<'_> {
+    /// The most bytes that the column takes in any row; adds to the rows' room what depends on the row.
+    fn room(&self, range: &Range<usize>, rooms: &mut [usize]) -> usize {
+        match &self.values {
+            Values::Scalar(scalars) => {
+                if let Scalars::Bytes(offsets, _) = scalars {
+                    for (room, ends) in rooms.iter_mut().zip(offsets[range.start..=range.end].windows(2)) {
+                        *room += (ends[1] - ends[0]) as usize;
+                    }
+                }
+                self.tag.len() + scalars.most()
+            }
+            Values::Message(columns) => {
+                let all: usize = columns.iter().map(|column| column.room(range, rooms)).sum();
+                self.tag.len() + NUMBER + all
+            }
+            Values::Repeated(offsets, element) | Values::Packed(offsets, element) => {
+                let elements = offsets[range.start] as usize..offsets[range.end] as usize;
+                let mut own = vec![0; elements.len()];
+                let each = element.room(&elements, &mut own);
+                for (room, ends) in rooms.iter_mut().zip(offsets[range.start..=range.end].windows(2)) {
+                    let [begin, end] = [ends[0], ends[1]].map(|end| end as usize - elements.start);
+                    *room += each * (end - begin) + own[begin..end].iter().sum::<usize>();
+                }
+                self.tag.len() + NUMBER
+            }
+        }
+    }
+}
+
+impl Block {
+    /// Writes the messages of a range of rows, in place of those that it held.
+    fn write(&mut self, columns: &[Column<'_>], range: &Range<usize>, rooms: &[usize]) {
+        self.begins.clear();
+        let mut end = 0;
+        self.begins.extend(rooms.iter().map(|room| {
+            end += room;
+            end - room
+        }));
+        self.ends.clone_from(&self.begins);
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        for column in columns {
+            self.column(column, range);
+        }
+    }
+
+    /// Where a message lies.
+    fn message(&self, at: usize) -> Range<usize> {
+        self.begins[at]..self.ends[at]
+    }
+
+    fn column(&mut self, column: &Column<'_>, range: &Range<usize>) {
+        let (tag, nulls) = (column.tag, column.nulls);
+        match &column.values {
+            Values::Scalar(scalars) => scalars.visit(
+                tag,
+                One {
+                    nulls,
+                    range: range.clone(),
+                    block: self,
+                },
+            ),
+            Values::Message(columns) => {
+                let inner = self.inner(columns, range);
+                self.each(range, nulls, |row, output| {
+                    inner.field(tag, row - range.start, output);
+                });
+                self.inner = Some(inner);
+            }
+            Values::Repeated(offsets, element) => match &element.values {
+                Values::Message(columns) => {
+                    let elements = offsets[range.start] as usize..offsets[range.end] as usize;
+                    let inner = self.inner(columns, &elements);
+                    self.each(range, nulls, |row, output| {
+                        for at in offsets[row] as usize..offsets[row + 1] as usize {
+                            if !element.is_null(at) {
+                                inner.field(tag, at - elements.start, output);
+                            }
+                        }
+                    });
+                    self.inner = Some(inner);
+                }
+                Values::Scalar(scalars) => scalars.visit(
+                    element.tag,
+                    Many {
+                        packed: None,
+                        lists: column,
+                        offsets,
+                        element,
+                        range: range.clone(),
+                        block: self,
+                    },
+                ),
+                Values::Repeated(..) | Values::Packed(..) => unreachable!("a list's element is no list"),
+            },
+            Values::Packed(offsets, element) => {
+                let Values::Scalar(scalars) = &element.values else {
+                    unreachable!("numbers are packed")
+                };
+                scalars.visit(
+                    element.tag,
+                    Many {
+                        packed: Some(tag),
+                        lists: column,
+                        offsets,
+                        element,
+                        range: range.clone(),
+                        block: self,
+                    },
+                );
+            }
+        }
+    }
+
+    /// Messages that are fields of these.
+    fn inner(&mut self, columns: &[Column<'_>], range: &Range<usize>) -> Box<Self> {
+        let mut inner = self.inner.take().unwrap_or_default();
+        inner.write(columns, range, &rooms(columns, range));
+        inner
+    }
+
+    /// One of these messages as a field.
+    #[inline(always)]
+    fn field(&self, tag: Tag, at: usize, output: &mut Output<'_>) {
+        let message = self.message(at);
+        output.bytes(tag, &self.bytes, message.start, message.len());
+    }
+
+    /// Writes something to each message whose value is not null.
+    #[inline(always)]
+    fn each(
+        &mut self,
+        range: &Range<usize>,
+        nulls: Option<&NullBuffer>,
+        write: impl Fn(usize, &mut Output<'_>),
+    ) {
+        for (row, end) in range.clone().zip(&mut self.ends) {
+            if nulls.is_none_or(|nulls| nulls.is_valid(row)) {
+                let mut output = Output::new(&mut self.bytes, *end);
+                write(row, &mut output);
+                *end = output.at();
+            }
+        }
+    }
+}
+
+/// Writes one field a row.
+struct One<'a> {
+    nulls: Option<&'a NullBuffer>,
+    range: Range<usize>,
+    block: &'a mut Block,
+}
+
+impl Visitor for One<'_> {
+    fn visit(self, scalar: &impl Scalar) {
+        let Self { nulls, range, block } = self;
+        let (bytes, ends) = (block.bytes.as_mut_slice(), block.ends.as_mut_slice());
+        match nulls {
+            None => {
+                for (at, end) in range.zip(ends) {
+                    let mut output = Output::new(bytes, *end);
+                    scalar.write(at, &mut output);
+                    *end = output.at();
+                }
+            }
+            Some(nulls) => {
+                let mut at = range.start;
+                for (ends, mut word) in ends.chunks_mut(WORD).zip(words(nulls, &range)) {
+                    for end in ends {
+                        // A null's value is written too, and overwritten by what follows: no branch to mispredict.
+                        let mut output = Output::new(bytes, *end);
+                        scalar.write(at, &mut output);
+                        *end = if word & 1 == 1 { output.at() } else { *end };
+                        word >>= 1;
+                        at += 1;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Writes the fields of a list's elements a row, or one field with all of them.
+struct Many<'a> {
+    /// The tag of that one field.
+    packed: Option<Tag>,
+    lists: &'a Column<'a>,
+    offsets: &'a [i32],
+    element: &'a Column<'a>,
+    range: Range<usize>,
+    block: &'a mut Block,
+}
+
+impl Visitor for Many<'_> {
+    fn visit(self, scalar: &impl Scalar) {
+        let Self {
+            packed,
+            lists,
+            offsets,
+            element,
+            range,
+            block,
+        } = self;
+        block.each(&range, lists.nulls, |row, output| {
+            let elements = offsets[row] as usize..offsets[row + 1] as usize;
+            if element.nulls.is_some() {
+                fields(
+                    scalar,
+                    packed,
+                    elements.filter(|at| !element.is_null(*at)),
+                    output,
+                );
+            } else {
+                fields(scalar, packed, elements, output);
+            }
+        });
+    }
+}
+
+#[inline(always)]
+fn fields(
+    scalar: &impl Scalar,
+    packed: Option<Tag>,
+    elements: impl Iterator<Item = usize> + Clone,
+    output: &mut Output<'_>,
+) {
+    if let Some(tag) = packed {
+        match elements.clone().map(|at| scalar.len(at)).sum::<usize>() {
+            // A list without elements is no field.
+            0 => return,
+            size => output.number(tag, size as u64),
+        }
+    }
+    for at in elements {
+        scalar.write(at, output);
+    }
+}
