@@ -93,7 +93,7 @@ mod tests {
             may_repeat,
         };
         judge(
-            &rows(numbers),
+            (&rows(numbers), None),
             &Published::default(),
             &Checkpoints::default(),
             &expected,

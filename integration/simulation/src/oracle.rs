@@ -11,6 +11,7 @@ use bigquery_sink_pipeline::store::CheckpointInfo;
 use bigquery_sink_state::{CommitList, SubtaskState};
 
 use crate::engine::Rows;
+use crate::process::{REFUSED, fault_of};
 use crate::world::short;
 
 /// What the store said is complete, ever.
@@ -189,9 +190,9 @@ pub(crate) enum Expected {
     },
 }
 
-/// Looks at the table's rows, in the order in which they became visible; gives what is wrong.
+/// Looks at the rows of the table and of that of dead letters, each in the order in which they became visible; gives what is wrong.
 pub(crate) fn judge(
-    rows: &RecordBatch,
+    (rows, letters): (&RecordBatch, Option<&RecordBatch>),
     published: &Published,
     checkpoints: &Checkpoints,
     expected: &Expected,
@@ -216,13 +217,41 @@ pub(crate) fn judge(
         if let Some(problem) = value_problem(rows, at, subtask, number) {
             wrong.push(format!("P3: row {number} of subtask {subtask}: {problem}"));
         }
+        if letters.is_some() && fault_of(number).is_some() {
+            wrong.push(format!(
+                "P3: row {number} of subtask {subtask} is bad, and no dead letter"
+            ));
+        }
+    }
+    if let Some(letters) = letters {
+        // A row is in one table, once: what is in both, or in one twice, is visible twice.
+        for letter in (0..letters.num_rows()).map(|at| Letter::read(letters, at)) {
+            let Letter {
+                subtask,
+                number,
+                problem,
+            } = letter;
+            let times = seen.entry(subtask).or_default().entry(number).or_default();
+            *times += 1;
+            if *times > 1 && !may_repeat {
+                wrong.push(format!(
+                    "P2: row {number} of subtask {subtask} is visible twice, and a dead letter"
+                ));
+            }
+            let problem = problem.map(|problem| {
+                format!("P3: the dead letter of row {number} of subtask {subtask}: {problem}")
+            });
+            wrong.extend(problem);
+        }
     }
     let anew = matches!(
         due,
         Expected::NothingTwice | Expected::Counted { whole: false, .. }
     );
     if ordered && !anew {
-        wrong.extend(order_problems(published, subtasks.values(), numbers.values()));
+        let (published, of_letters) = published.parted();
+        wrong.extend(order_problems(&published, subtasks.values(), numbers.values()));
+        wrong.extend(gaps(&of_letters));
     }
     match due {
         Expected::Everything { rows, parallelism } => {
@@ -284,6 +313,83 @@ fn count_problems(
         wrong.extend(unknown.map(|number| format!("P3: row {number} of key {key} was never read")));
     }
     wrong.extend(seen.keys().map(|key| format!("P3: key {key} was never read")));
+    wrong
+}
+
+/// A dead letter.
+struct Letter {
+    subtask: i64,
+    number: i64,
+    /// What it says wrongly.
+    problem: Option<String>,
+}
+
+impl Letter {
+    fn read(letters: &RecordBatch, at: usize) -> Self {
+        let text = |column: usize| letters.column(column).as_string::<i32>().value(at);
+        let row: serde_json::Value = serde_json::from_str(text(0)).unwrap_or_default();
+        let number_of = |name: &str| row.get(name).and_then(serde_json::Value::as_i64).unwrap_or(-1);
+        let (subtask, number) = (number_of("subtask"), number_of("number"));
+        let Some(column) = fault_of(number) else {
+            let problem = Some("the row is good".to_owned());
+            return Self {
+                subtask,
+                number,
+                problem,
+            };
+        };
+        let (note, place, reason) = match column {
+            "note" => (
+                Some("a note too long for the table".to_owned()),
+                "POINT(0 0)",
+                "longer than 12 characters",
+            ),
+            _ => {
+                let note = (number % 3 != 0).then(|| format!("row {number}"));
+                (note, "nowhere", "Invalid geography on field place.")
+            }
+        };
+        let expected = serde_json::json!({
+            "subtask": subtask, "number": number, "note": note, "half": number as f64 / 2.0,
+            "pair": [subtask, number], "place": place,
+        });
+        let said = (row, text(1), text(2));
+        let problem =
+            (said != (expected.clone(), reason, column)).then(|| format!("{said:?} and not {expected}"));
+        Self {
+            subtask,
+            number,
+            problem,
+        }
+    }
+}
+
+impl Published {
+    /// What became visible of the table, and of that of dead letters.
+    fn parted(&self) -> (Self, Self) {
+        let of = |letters: bool| {
+            let changes = self.changes.iter();
+            let changes =
+                changes.filter(|change| change.stream.contains(&format!("/tables/{REFUSED}/")) == letters);
+            Self {
+                changes: changes.cloned().collect(),
+            }
+        };
+        (of(false), of(true))
+    }
+}
+
+/// P8 alone: what the sink refuses itself overtakes what BigQuery refuses.
+fn gaps(published: &Published) -> Vec<String> {
+    let mut ends: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for Change { stream, rows, .. } in &published.changes {
+        let end = ends.entry(stream).or_default();
+        if rows.start != *end {
+            wrong.push(format!("P8: {} goes from {end} to {}", short(stream), rows.start));
+        }
+        *end = rows.end;
+    }
     wrong
 }
 

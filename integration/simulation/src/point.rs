@@ -163,6 +163,10 @@ impl Point {
             | Self::Command(Moment::Before(CommandKind::Closed) | Moment::After(CommandKind::Closed)) => {
                 Some(Host::Engine)
             }
+            // Only there rows are bad.
+            Self::Command(
+                Moment::Before(CommandKind::RemoveRows) | Moment::After(CommandKind::RemoveRows),
+            ) => Some(Host::Embedded),
             Self::Command(_) | Self::Applied(_) => None,
         }
     }

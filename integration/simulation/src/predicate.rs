@@ -17,6 +17,8 @@ pub enum Predicate {
     StaleAnswerDropped,
     /// A request behind a failed one was answered OUT_OF_RANGE and sent again (invariant 6).
     EchoDiscarded,
+    /// Rows that BigQuery refused left their request, and what stood behind them moved up (invariant 4).
+    RowsMovedUp,
     /// A process died while it recovered from the death of another.
     RecoveryCrashed,
     /// Rows that a zombie appended late are there and stayed invisible.
@@ -41,12 +43,13 @@ pub enum Predicate {
 
 impl Predicate {
     /// Every one.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::OwnResendStored,
         Self::FlushedAlready,
         Self::StreamLeft,
         Self::StaleAnswerDropped,
         Self::EchoDiscarded,
+        Self::RowsMovedUp,
         Self::RecoveryCrashed,
         Self::ZombieRowsInvisible,
         Self::ZombieSuperseded,
@@ -63,7 +66,7 @@ impl Predicate {
     #[must_use]
     pub fn host(self) -> Option<Host> {
         match self {
-            Self::ZombieSuperseded | Self::PutFoundApplied => Some(Host::Embedded),
+            Self::RowsMovedUp | Self::ZombieSuperseded | Self::PutFoundApplied => Some(Host::Embedded),
             Self::EndBeforeReplay
             | Self::CommitAfterNextRows
             | Self::EpochReused
@@ -82,6 +85,7 @@ impl fmt::Display for Predicate {
             Self::StreamLeft => "stream left in the middle of an epoch",
             Self::StaleAnswerDropped => "answer of an older connection dropped",
             Self::EchoDiscarded => "OUT_OF_RANGE echo resent",
+            Self::RowsMovedUp => "rows moved up after a row error",
             Self::RecoveryCrashed => "recovery crashed again",
             Self::ZombieRowsInvisible => "zombie's rows landed and stayed invisible",
             Self::ZombieSuperseded => "zombie lost the state",

@@ -21,13 +21,28 @@ use crate::world::Site;
 /// Project, dataset, table.
 pub(crate) const TABLE: (&str, &str, &str) = ("sim", "proof", "rows");
 
+/// The table of dead letters, in the same dataset.
+pub(crate) const REFUSED: &str = "refused";
+
+/// What is wrong with a row of a workload with dead letters: the column.
+pub(crate) fn fault_of(number: i64) -> Option<&'static str> {
+    match number % 7 {
+        // The sink finds out.
+        3 => Some("note"),
+        // BigQuery does.
+        5 => Some("place"),
+        _ => None,
+    }
+}
+
 /// What is read and written: rows that carry their subtask and number, and values made of them.
 pub(crate) fn pipeline(workload: &Workload) -> Arc<Pipeline> {
     // Parsed once: thousands of runs differ in everything else.
-    static PARSED: Mutex<BTreeMap<(u64, u64, WriteMode), Arc<Pipeline>>> = Mutex::new(BTreeMap::new());
+    type Shape = (u64, u64, WriteMode, bool);
+    static PARSED: Mutex<BTreeMap<Shape, Arc<Pipeline>>> = Mutex::new(BTreeMap::new());
     let mut parsed = PARSED.lock().unwrap_or_else(PoisonError::into_inner);
     let found = parsed
-        .entry((workload.rows, workload.rate, workload.mode))
+        .entry((workload.rows, workload.rate, workload.mode, workload.dead_letters))
         .or_insert_with(|| Arc::new(parse(workload)));
     Arc::clone(found)
 }
@@ -35,19 +50,30 @@ pub(crate) fn pipeline(workload: &Workload) -> Arc<Pipeline> {
 fn parse(workload: &Workload) -> Pipeline {
     let Workload { rows, rate, mode, .. } = workload;
     let mode = mode.word();
+    let (options, note, place) = if workload.dead_letters {
+        (
+            format!(
+                ", row_errors = 'dead_letter', \"dead_letter.table\" = '{REFUSED}', \"dead_letter.max_ratio\" = '1'"
+            ),
+            "WHEN counter % 7 = 3 THEN 'a note too long for the table'",
+            ", CASE WHEN counter % 7 = 5 THEN 'nowhere' ELSE 'POINT(0 0)' END AS place",
+        )
+    } else {
+        (String::new(), "", "")
+    };
     let (project, dataset, table) = TABLE;
     let sql = format!(
         "CREATE TABLE source WITH (connector = 'impulse', event_rate = '{rate}', message_count = '{rows}');
          CREATE TABLE rows WITH (
              connector = 'bigquery', project = '{project}', dataset = '{dataset}', \"table\" = '{table}',
              \"endpoint.grpc\" = 'http://127.0.0.1:1', \"endpoint.http\" = 'http://127.0.0.1:1',
-             \"write.append.linger\" = '20ms', \"write.mode\" = '{mode}'
+             \"write.append.linger\" = '20ms', \"write.mode\" = '{mode}'{options}
          );
          INSERT INTO rows SELECT
              subtask_index AS subtask, counter AS number,
-             CASE WHEN counter % 3 = 0 THEN NULL ELSE concat('row ', CAST(counter AS TEXT)) END AS note,
+             CASE {note} WHEN counter % 3 = 0 THEN NULL ELSE concat('row ', CAST(counter AS TEXT)) END AS note,
              CAST(counter AS DOUBLE) / 2 AS half,
-             make_array(subtask_index, counter) AS pair
+             make_array(subtask_index, counter) AS pair{place}
          FROM source;"
     );
     Pipeline::parse(&sql, Path::new("simulation.sql"))

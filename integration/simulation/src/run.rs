@@ -8,7 +8,7 @@ use std::time::Duration;
 use bigquery_sink_pipeline::Pipeline;
 use bigquery_write_emulator::catalog::{DatasetRef, TableRef};
 use bigquery_write_emulator::machine::Switches;
-use bigquery_write_emulator::schema::Schema;
+use bigquery_write_emulator::schema::{Column, Kind, Mode, Schema};
 use bigquery_write_emulator::{Config, Handle};
 use bigquery_write_proto::rows::table_schema_for;
 use tokio::time::{Instant, timeout};
@@ -21,7 +21,7 @@ use crate::faults::{CameTrue, Faults};
 use crate::oracle;
 use crate::point::Hit;
 use crate::predicate::Predicate;
-use crate::process::{TABLE, pipeline};
+use crate::process::{REFUSED, TABLE, pipeline};
 use crate::scenario::Scenario;
 use crate::supervisor::{Host, Supervisor};
 use crate::world::{BEGIN_MS, World};
@@ -104,7 +104,7 @@ async fn simulate(scenario: &Scenario) -> Report {
     };
     let handle = Handle::new(&config).expect("the plan was checked when it was read");
     let pipeline = pipeline(&scenario.workload);
-    make_table(&handle, &pipeline);
+    make_tables(&handle, &pipeline, scenario.workload.dead_letters);
     let (world, accepted) = World::new(handle.clone(), scenario);
     let server = {
         let handle = handle.clone();
@@ -145,7 +145,13 @@ async fn simulate(scenario: &Scenario) -> Report {
         Ok(expected) => {
             let expected = at_least_once::expected(expected, scenario, &came_true);
             let rows = handle.rows(&table()).expect("the table was made");
-            for violation in oracle::judge(&rows, &world.published(), &checkpoints, &expected) {
+            let letters = scenario.workload.dead_letters.then(|| {
+                handle
+                    .rows(&TableRef::new(TABLE.0, TABLE.1, REFUSED))
+                    .expect("the table was made")
+            });
+            let (rows, published) = ((&rows, letters.as_ref()), world.published());
+            for violation in oracle::judge(rows, &published, &checkpoints, &expected) {
                 world.violation(violation);
             }
         }
@@ -173,13 +179,37 @@ fn table() -> TableRef {
     TableRef::new(project, dataset, table)
 }
 
-fn make_table(handle: &Handle, pipeline: &Pipeline) {
+fn make_tables(handle: &Handle, pipeline: &Pipeline, dead_letters: bool) {
     let (project, dataset, _) = TABLE;
     handle
         .create_dataset(&DatasetRef::new(project, dataset), "")
         .expect("the emulator is empty");
     let schema = table_schema_for(&pipeline.sink.columns).expect("the query's columns fit BigQuery");
-    let schema = Schema::from_wire(&schema).expect("the schema is whole");
+    let mut schema = Schema::from_wire(&schema).expect("the schema is whole");
+    if dead_letters {
+        schema.columns[2].kind = Kind::String { max_length: Some(12) };
+        schema.columns[5].kind = Kind::Geography;
+        let text = || Kind::String { max_length: None };
+        let columns = [
+            ("row", Kind::Json),
+            ("reason", text()),
+            ("column", text()),
+            ("epoch", Kind::Int64),
+            ("subtask", Kind::Int64),
+            ("rejected_at", Kind::Timestamp),
+            ("table", text()),
+        ];
+        let columns = columns.map(|(name, kind)| Column::new(name, kind, Mode::Nullable));
+        let refused = TableRef::new(project, dataset, REFUSED);
+        handle
+            .create_table(
+                &refused,
+                Schema {
+                    columns: columns.to_vec(),
+                },
+            )
+            .expect("the dataset is empty");
+    }
     handle
         .create_table(&table(), schema)
         .expect("the dataset is empty");

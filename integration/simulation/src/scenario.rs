@@ -58,6 +58,9 @@ pub struct Workload {
     /// Added round trip of every call.
     #[serde(default)]
     pub latency_ms: u64,
+    /// Some rows are bad, and become dead letters. Under the embedded host only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dead_letters: bool,
     /// What the sink promises.
     #[serde(default, skip_serializing_if = "WriteMode::is_exactly_once")]
     pub mode: WriteMode,
@@ -268,6 +271,7 @@ impl Default for Workload {
             checkpoint_ms: 120,
             latency_ms: 0,
             mode: WriteMode::default(),
+            dead_letters: false,
         }
     }
 }

@@ -261,6 +261,7 @@ impl<'a> Supervisor<'a> {
         let counted = [
             (&counters.own_resends_stored, Predicate::OwnResendStored),
             (&counters.streams_left, Predicate::StreamLeft),
+            (&counters.rows_rejected_by_bigquery, Predicate::RowsMovedUp),
             (&counters.stale_answers_dropped, Predicate::StaleAnswerDropped),
             (&counters.echoes_discarded, Predicate::EchoDiscarded),
         ];

@@ -11,6 +11,8 @@ use crate::error::SinkError;
 
 /// How many rows an error tells of.
 const LISTED: usize = 10;
+/// Longest reason of a row, in bytes: arrays may have many elements that are wrong.
+const LONGEST: usize = 1024;
 
 /// Rows that were refused, by the sink or by BigQuery.
 #[derive(Debug)]
@@ -160,17 +162,19 @@ impl Reason {
     }
 }
 
-/// One reason for each row: its first error, and what else is wrong with it behind that.
+/// One reason for each row: its first error, and what else is wrong with it behind that, each once.
 fn reasons_of(errors: &RowErrors) -> BTreeMap<usize, Reason> {
     let mut reasons: BTreeMap<usize, Reason> = BTreeMap::new();
     for error in &errors.errors {
-        let (column, text) = (&error.column, error.reason.to_string());
-        match reasons.get_mut(&error.row) {
-            Some(reason) => reason.text.push_str(&format!("; column `{column}`: {text}")),
-            None => {
-                let column = Some(column.clone());
-                reasons.insert(error.row, Reason { column, text });
-            }
+        let (column, text) = (Some(error.column.clone()), error.reason.to_string());
+        let Some(reason) = reasons.get_mut(&error.row) else {
+            reasons.insert(error.row, Reason { column, text });
+            continue;
+        };
+        let more = format!("; column `{}`: {text}", error.column);
+        let is_said = reason.column == column && reason.text.starts_with(&text);
+        if !is_said && !reason.text.contains(&more) && reason.text.len() + more.len() < LONGEST {
+            reason.text.push_str(&more);
         }
     }
     reasons

@@ -298,3 +298,62 @@ async fn a_run_that_has_nothing_left_to_do_says_why() {
         assert!(stdout.contains(&format!("{end} rows became visible")), "{stdout}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn flights_without_delays_become_dead_letters() {
+    let (emulator, _folder, file) = pointed("dead_letters.sql", "aviation").await;
+    let child = tool()
+        .arg("run")
+        .arg(file)
+        .args(["--json", "--parallelism", "2", "--checkpoint-interval", "200ms"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let summary = summary(&finish(child, Duration::from_secs(120)).await);
+    assert_eq!(
+        (&summary["rows_read"], &summary["rows_committed"]),
+        (&27_004.into(), &27_004.into()),
+        "in one table or the other"
+    );
+    let text = std::fs::read_to_string(examples().join("data/flights-january.csv")).unwrap();
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').collect())
+        .collect();
+    let (bad, good): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row[5] == "NA" || row[8] == "NA");
+    let minutes: i64 = good.iter().map(|row| row[8].parse::<i64>().unwrap()).sum();
+    let query = async |sql: &str| {
+        let rows = emulator.handle().query("demo", None, sql).await.unwrap().rows;
+        printed(&rows)
+    };
+    let delays = "SELECT COUNT(*) AS n, SUM(delays[SAFE_OFFSET(1)]) AS minutes FROM `demo.aviation.delays`";
+    assert_eq!(query(delays).await, [format!("{}|{minutes}", good.len())]);
+    let letters = "SELECT `column`, reason, COUNT(*) AS n FROM `demo.aviation.delays_refused` GROUP BY `column`, reason";
+    let expected = format!("delays|NULL as an element of a REPEATED column|{}", bad.len());
+    assert_eq!(query(letters).await, [expected]);
+    // Each whole, once.
+    let mut found = query("SELECT `row` FROM `demo.aviation.delays_refused`").await;
+    let number = |text: &str| {
+        if text == "NA" {
+            "null".to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
+    let mut expected: Vec<String> = bad
+        .iter()
+        .map(|row| {
+            let time = row[18].trim_end_matches('Z');
+            let (departure, arrival) = (number(row[5]), number(row[8]));
+            format!(
+                r#"{{"carrier":"{}","flight":{},"time_hour":"{time}","delays":[{departure},{arrival}]}}"#,
+                row[9], row[10]
+            )
+        })
+        .collect();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+}

@@ -10,6 +10,7 @@ use super::enumerated::{latent, sparse};
 
 fn at_least_once(mut scenario: Scenario) -> Scenario {
     scenario.workload.mode = WriteMode::AtLeastOnce;
+    scenario.workload.dead_letters = false;
     scenario
 }
 

@@ -5,7 +5,8 @@ use std::time::Instant;
 use bigquery_sink_simulation::enumerate::{
     call_faults, crashes, crashes_in_recovery, crashes_of, store_faults, with_crashes, zombies_of,
 };
-use bigquery_sink_simulation::{Host, Incarnation, Outcome, Scenario, Tally, run, seed};
+use bigquery_sink_simulation::{Host, Incarnation, Outcome, Predicate, Scenario, Tally, run, seed};
+use bigquery_write_emulator::faults::{FaultAction, FaultRule};
 
 use super::{IDLE_IN_SEEDS, all, all_but, conclude};
 
@@ -15,6 +16,16 @@ fn a_run_that_nothing_disturbs_publishes_everything() {
         let report = run(&Scenario::calm(parallelism));
         assert_eq!(report.violations, [""; 0], "{}", report.trace);
         assert_eq!(report.outcome, Outcome::Complete);
+        let mut scenario = Scenario::calm(parallelism);
+        scenario.workload.dead_letters = true;
+        let report = run(&scenario);
+        assert_eq!(report.violations, [""; 0], "{}", report.trace);
+        assert_eq!(report.outcome, Outcome::Complete);
+        assert!(
+            report.predicates.contains_key(&Predicate::RowsMovedUp),
+            "{}",
+            report.trace
+        );
     }
 }
 
@@ -111,4 +122,33 @@ fn every_point_every_fault_every_pair() {
         IDLE_IN_SEEDS,
     );
     conclude(Host::Embedded, total, began);
+}
+
+/// Bad rows become dead letters whatever happens: each row is in one of the two tables, once, and in the right one.
+#[test]
+fn bad_rows_at_points_and_calls() {
+    let mut total = Tally::default();
+    let mut lettered = latent();
+    lettered.workload.rows = 40;
+    lettered.workload.dead_letters = true;
+    all(
+        &mut total,
+        "a kill at every 2nd point, with bad rows",
+        &crashes_of(&lettered, 0, 0, 2),
+    );
+    all(
+        &mut total,
+        "a zombie at every 3rd point, with bad rows",
+        &zombies_of(&lettered, 0, 3, 5_000),
+    );
+    let mut faults = call_faults(&lettered);
+    // Which rows are bad is the workload's to say.
+    let row_errors = |rule: &FaultRule| matches!(rule.action, FaultAction::RowErrors { .. });
+    faults.retain(|scenario| !scenario.faults.rules.iter().any(row_errors));
+    let faults: Vec<_> = faults.into_iter().step_by(2).collect();
+    all(
+        &mut total,
+        "every 2nd call and what can happen to it, with bad rows",
+        &faults,
+    );
 }
