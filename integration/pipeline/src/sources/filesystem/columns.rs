@@ -95,12 +95,16 @@ impl Columns {
         })
     }
 
-    /// The file's columns with those of INT96 in milliseconds, which hold each of its times.
-    pub(super) fn in_milliseconds(&self, file: &Schema) -> Schema {
+    /// The file's columns with those of INT96 as counts of this unit. Milliseconds hold each of its times.
+    pub(super) fn int96_in(&self, unit: TimeUnit, file: &Schema) -> Schema {
         let fields = file.fields().iter().enumerate().map(|(place, field)| {
             if self.int96.contains(&place) {
-                let milliseconds = DataType::Timestamp(TimeUnit::Millisecond, None);
-                Arc::new(field.as_ref().clone().with_data_type(milliseconds))
+                Arc::new(
+                    field
+                        .as_ref()
+                        .clone()
+                        .with_data_type(DataType::Timestamp(unit, None)),
+                )
             } else {
                 Arc::clone(field)
             }

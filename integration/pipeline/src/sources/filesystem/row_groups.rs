@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_schema::{SchemaRef, TimeUnit};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
@@ -89,12 +89,20 @@ impl ParquetFile {
             ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new()).map_err(damaged)?;
         let columns = Columns::new(declared, metadata.schema(), metadata.parquet_schema())
             .map_err(|reason| file_error(path, reason))?;
-        let in_milliseconds = (!columns.int96.is_empty()).then(|| {
-            let schema = Arc::new(columns.in_milliseconds(metadata.schema()));
+        // The schema that a writer left in the file may name another unit than the count of INT96 has.
+        let in_units = |unit| {
+            let schema = Arc::new(columns.int96_in(unit, metadata.schema()));
             let options = ArrowReaderOptions::new().with_schema(schema);
-            ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), options)
-        });
-        let in_milliseconds = in_milliseconds.transpose().map_err(damaged)?;
+            ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), options).map_err(damaged)
+        };
+        let (metadata, in_milliseconds) = if columns.int96.is_empty() {
+            (metadata, None)
+        } else {
+            (
+                in_units(TimeUnit::Nanosecond)?,
+                Some(in_units(TimeUnit::Millisecond)?),
+            )
+        };
         let reader = RowGroups {
             shown: path.display().to_string(),
             pages: Pages::new(file, size),

@@ -396,13 +396,19 @@ type DayAndNanosecond = Option<(i64, u64)>;
 /// The declared type, times, and their rows, or the type that does not hold one.
 type Case<'a> = (DataType, &'a [DayAndNanosecond], Result<&'a [&'a str], &'a str>);
 
-/// A file of two columns, times as INT96 and numbers, two rows to a row group.
-fn write_int96(path: &std::path::Path, times: &[DayAndNanosecond]) {
+/// A file of two columns, times as INT96 and numbers, two rows to a row group; perhaps with the schema that its writer had in memory.
+fn write_int96(path: &std::path::Path, times: &[DayAndNanosecond], embedded: Option<DataType>) {
     use parquet::data_type::{Int32Type, Int96, Int96Type};
     use parquet::file::writer::SerializedFileWriter;
     let schema = "message m { optional int96 v; required int32 n; }";
     let schema = Arc::new(parquet::schema::parser::parse_message_type(schema).unwrap());
-    let mut writer = SerializedFileWriter::new(File::create(path).unwrap(), schema, Arc::default()).unwrap();
+    let mut properties = WriterProperties::default();
+    if let Some(v) = embedded {
+        let fields = vec![Field::new("v", v, true), Field::new("n", DataType::Int32, false)];
+        parquet::arrow::add_encoded_arrow_schema_to_metadata(&Schema::new(fields), &mut properties);
+    }
+    let mut writer =
+        SerializedFileWriter::new(File::create(path).unwrap(), schema, properties.into()).unwrap();
     for rows in times.chunks(2) {
         let int96 = |(day, nanosecond): &(i64, u64)| {
             let julian = u32::try_from(day + 2_440_588).unwrap();
@@ -468,10 +474,15 @@ async fn int96_is_read_to_its_last_digit_or_refused() {
         (MILLIS, &[Some((0, 1000))], Err("TIMESTAMP(3)")),
         (MICROS, &[Some((0, u64::MAX))], Err("TIMESTAMP(6)")),
     ];
-    for (declared, times, expected) in cases {
+    let zoned = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    let embedded = [None, Some(MICROS), Some(NANOS), Some(zoned)];
+    let cases = embedded
+        .iter()
+        .flat_map(|embedded| cases.iter().map(move |case| (embedded.clone(), case.clone())));
+    for (embedded, (declared, times, expected)) in cases {
         let mut world =
             World::new(FileFormat::Parquet, &[("n", DataType::Int32), ("v", declared)]).with_batches(1.0);
-        write_int96(&world.path("a"), times);
+        write_int96(&world.path("a"), times, embedded);
         let expected = match expected {
             Ok(rows) => Ok(rows.iter().map(|row| (*row).to_owned()).collect::<Vec<_>>()),
             Err(name) => Err(format!(
@@ -489,7 +500,7 @@ async fn int96_is_read_to_its_last_digit_or_refused() {
         }
     }
     let mut world = World::new(FileFormat::Parquet, &[("v", DataType::Int64)]);
-    write_int96(&world.path("a"), &[None]);
+    write_int96(&world.path("a"), &[None], None);
     let error = "FOLDER/in/a: column v is TIMESTAMP in the file, which does not go into the declared BIGINT with all its values; declare a \
                  type that holds them";
     assert_eq!(world.read().await.unwrap_err(), error);
