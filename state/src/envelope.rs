@@ -274,6 +274,25 @@ mod tests {
     }
 
     #[test]
+    fn a_newer_envelope_is_named_with_both_versions() {
+        let mut bytes = seal(Kind::Commit, 1, b"x");
+        bytes[4] = FORMAT_VERSION + 1;
+        assert_eq!(
+            open(Kind::Commit, 1, &bytes),
+            Err(EnvelopeError::TooNew { found: 2, newest: 1 })
+        );
+    }
+
+    #[test]
+    fn bytes_behind_the_value_are_counted() {
+        let bytes = seal(Kind::Commit, 1, &[5, 0, 0]);
+        assert_eq!(
+            decode::<u8>(Kind::Commit, 1, &bytes),
+            Err(EnvelopeError::TrailingBytes { extra: 2 })
+        );
+    }
+
+    #[test]
     fn another_kind_is_named() {
         let bytes = seal(Kind::Commit, 1, b"");
         assert_eq!(

@@ -320,6 +320,35 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_that_holds_rows_gives_its_end_to_the_next() {
+        let mut ledger = Ledger::beginning_at(NextOffset(7));
+        ledger.push(batch(1, 2));
+        assert_eq!(ledger.accept_head().offset, NextOffset(7));
+        assert_eq!(ledger.acked(), NextOffset(9));
+    }
+
+    #[test]
+    fn only_the_failed_request_is_in_doubt() {
+        let mut ledger = Ledger::default();
+        for id in 1..=3 {
+            ledger.push(batch(id, 1));
+            ledger.mark_sent(RequestNumber(id), Micros(0));
+        }
+        ledger.doubt(RequestNumber(2));
+        let doubts: Vec<bool> = ledger.entries.iter().map(|entry| entry.in_doubt).collect();
+        assert_eq!(doubts, [false, true, false]);
+    }
+
+    #[test]
+    fn a_request_that_has_no_row_left_holds_no_bytes() {
+        let mut ledger = Ledger::default();
+        ledger.push(batch(1, 3));
+        ledger.push(batch(2, 2));
+        ledger.shrink_head(RowCount(0), 7);
+        assert_eq!((ledger.len(), ledger.bytes()), (1, 20));
+    }
+
+    #[test]
     #[should_panic(expected = "waits until every answer is in")]
     fn a_rewind_with_answers_due_is_a_broken_promise_of_ours() {
         let mut ledger = Ledger::default();

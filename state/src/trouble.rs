@@ -212,6 +212,14 @@ mod tests {
     }
 
     #[test]
+    fn pauses_are_spread_by_the_published_values_of_splitmix64() {
+        // 0xe220a8397b1dcdaf and 6457827717110365317, over 2^64, are 0.8833... and 0.3500...
+        let two = Duration::from_secs(2);
+        assert_eq!(jittered(two, 0), Duration::from_nanos(1_883_310_808));
+        assert_eq!(jittered(two, 1_234_567), Duration::from_nanos(1_350_079_542));
+    }
+
+    #[test]
     fn a_long_spell_of_one_class_leaves_the_budget_of_another_whole() {
         let mut patience = Patience::default();
         let mut now = Micros(0);

@@ -133,6 +133,43 @@ fn a_number_grpc_does_not_know_is_unknown() {
     assert_eq!((Code::from_number(17), Code::from_number(-1)), (Unknown, Unknown));
 }
 
+#[test]
+fn storage_codes_have_the_numbers_of_the_wire() {
+    let known: Vec<(i32, StorageCode)> = (-1..=20)
+        .filter_map(|number| Some((number, StorageCode::from_number(number)?)))
+        .collect();
+    assert_eq!(
+        known,
+        [
+            (1, StorageCode::TableNotFound),
+            (3, StorageCode::StreamNotFound),
+            (6, StorageCode::StreamFinalized),
+            (7, StorageCode::SchemaMismatchExtraFields),
+            (8, StorageCode::OffsetAlreadyExists),
+            (9, StorageCode::OffsetOutOfRange),
+            (13, StorageCode::KmsServiceError),
+        ]
+    );
+}
+
+#[test]
+fn ten_bad_rows_are_shown_and_the_others_counted() {
+    let shown = |rows: u64| {
+        let row = |index| RowFault {
+            index,
+            message: "bad".into(),
+        };
+        let fault = Fault {
+            row_errors: (0..rows).map(row).collect(),
+            ..fault(InBand, InvalidArgument, NONE, false)
+        };
+        fault.to_string()
+    };
+    let ten = "InvalidArgument; row 0: bad; row 1: bad; row 2: bad; row 3: bad; row 4: bad; row 5: bad; row 6: bad; row 7: bad; row 8: bad; row 9: bad";
+    assert_eq!(shown(10), ten);
+    assert_eq!(shown(12), format!("{ten}; and 2 more rows"));
+}
+
 fn fault(place: Place, code: Code, storage_code: Option<StorageCode>, rows: bool) -> Fault {
     let row_errors = if rows {
         vec![RowFault {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod bench;
+mod boundaries;
 mod commits;
 mod default_stream;
 mod faults;
