@@ -11,6 +11,10 @@
 //!   place of a struct, as messages made at run time have it;
 //! * `arrow`: the other format.
 //!
+//! glibc gives freed memory back to the system, and each measurement takes it anew: the pages that this costs can be more than
+//! half of `request` and most of `arrow`. `MALLOC_TRIM_THRESHOLD_=1000000000 MALLOC_MMAP_THRESHOLD_=1000000000` before the
+//! command keeps it.
+//!
 //! `ROWS_MB` sets how much is written a measurement (1000).
 
 use std::hint::black_box;

@@ -349,7 +349,9 @@ impl Kind {
 /// Bytes of a field that says its length.
 #[inline(always)]
 pub(super) fn delimited(tag: Tag, len: usize) -> usize {
-    tag.len() + varint_len(len as u64) + len
+    // Most are short, and which are is predicted.
+    let own = if len < 0x80 { 1 } else { varint_len(len as u64) };
+    tag.len() + own + len
 }
 
 /// Rows in a word of [`words`].

@@ -96,7 +96,7 @@ impl<'a> Output<'a> {
     /// The first `len` of some bytes.
     #[inline(always)]
     pub(super) fn prefix<const N: usize>(&mut self, tag: Tag, bytes: &[u8; N], len: usize) {
-        self.number(tag, len as u64);
+        self.length(tag, len);
         if N <= SLOT {
             self.free_slot()[..N].copy_from_slice(bytes);
         } else {
@@ -108,7 +108,7 @@ impl<'a> Output<'a> {
     /// Some of the bytes in `data`.
     #[inline(always)]
     pub(super) fn bytes(&mut self, tag: Tag, data: &[u8], start: usize, len: usize) {
-        self.number(tag, len as u64);
+        self.length(tag, len);
         let data = &data[start..];
         match data.first_chunk::<SLOT>() {
             // Most texts are short: a copy of fixed size is a pair of stores, one of this length a call.
@@ -116,6 +116,18 @@ impl<'a> Output<'a> {
             _ => self.bytes[self.at..][..len].copy_from_slice(&data[..len]),
         }
         self.at += len;
+    }
+
+    /// What stands before texts and messages, most of which are short.
+    #[inline(always)]
+    fn length(&mut self, tag: Tag, len: usize) {
+        if len < 0x80 {
+            let slot = self.slot(tag);
+            slot[tag.len()] = len as u8;
+            self.at += tag.len() + 1;
+        } else {
+            self.number(tag, len as u64);
+        }
     }
 
     /// What follows is written: a slot that begins with the tag.
