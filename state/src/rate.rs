@@ -60,3 +60,43 @@ fn per_second(bytes: u64, elapsed: Duration) -> u64 {
     let rate = u128::from(bytes) * 1_000_000 / elapsed.as_micros().max(1);
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::Unprovable;
+
+    fn limits() -> Limits {
+        Limits {
+            append_bytes: 1_000,
+            inflight_bytes: 1_000_000,
+            inflight_requests: 100,
+            inflight_time: Duration::from_secs(2),
+            append_timeout: Duration::from_secs(300),
+            commit_timeout: Duration::from_secs(600),
+            quota_timeout: Duration::from_secs(900),
+            unknown_table: Duration::from_secs(60),
+            unprovable: Unprovable::Fail,
+        }
+    }
+
+    #[test]
+    fn the_next_sample_begins_where_one_ended_while_rows_are_under_way() {
+        let mut rate = AckRate::default();
+        rate.began(Micros(0), 0);
+        // 1,000 bytes in 100 ms, then 3,000: half of 10,000 B/s and half of 30,000 B/s, for 2 s.
+        rate.note(Micros(100_000), 1_000, 500);
+        assert_eq!(rate.window(&limits()), 20_000);
+        rate.note(Micros(200_000), 3_000, 0);
+        assert_eq!(rate.window(&limits()), 40_000);
+    }
+
+    #[test]
+    fn what_a_connection_says_while_nothing_is_under_way_is_no_sample() {
+        let mut rate = AckRate::default();
+        rate.began(Micros(0), 0);
+        rate.note(Micros(100_000), 1_000, 0);
+        rate.note(Micros(3_600_000_000), 0, 0);
+        assert_eq!(rate.window(&limits()), 20_000);
+    }
+}

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bigquery_sink_state::{
-    Code, Command, FailureKind, Fault, Generation, Input, Micros, Notice, Place, RowErrorPolicy, RowFault,
+    Code, Command, FailureKind, Fault, Generation, Input, Lane, Micros, Notice, Place, RowErrorPolicy,
+    RowFault,
 };
 
 use crate::bench::*;
@@ -76,6 +77,22 @@ fn a_passing_fault_that_stays_takes_a_new_connection() {
     };
     assert_eq!(acts(bench.tell(refused(1, 2, passing()))), [disconnect]);
     assert_eq!(bench.wake(), [connect(2, "s1"), append(2, 3, 0, 1)]);
+}
+
+#[test]
+fn faults_before_a_stream_was_created_take_no_patience_from_its_appends() {
+    let mut bench = Bench::new();
+    bench.tell(batch(1));
+    bench.tell(Input::CreateFailed {
+        lane: Lane(0),
+        fault: fault(Code::Unavailable, Place::RpcEnd),
+    });
+    assert_eq!(bench.wake(), [create(0)]);
+    bench.tell(created("s1"));
+    // It is the first passing fault of the stream: no reason for a new connection.
+    let refusal = refused(1, 1, fault(Code::Internal, Place::InBand));
+    assert_eq!(acts(bench.tell(refusal)), []);
+    assert_eq!(bench.wake(), [append(1, 2, 0, 1)]);
 }
 
 #[test]

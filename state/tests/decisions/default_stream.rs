@@ -430,6 +430,87 @@ fn several_connections_share_the_rows() {
     assert_eq!(bench.tell(acked(1, 1)), [release(1), prepared(1, 2, now)]);
 }
 
+#[test]
+fn what_is_paused_is_waited_for_only_when_every_answer_is_in() {
+    let mut bench = Bench::flowing();
+    bench.tell(refused(1, 2, fault(Code::Internal, Place::InBand)));
+    // The answer to request 3 is due until half of append.timeout is over.
+    assert_eq!(
+        bench.core.next_wake(),
+        Some(START.after(Duration::from_secs(150)))
+    );
+    bench.tell(acked(1, 3));
+    bench.tell(acked(1, 4));
+    let pause = bench.core.next_wake().map(|wake| wake.since(START));
+    assert!(
+        pause.is_some_and(|pause| pause <= Duration::from_millis(100)),
+        "{pause:?}"
+    );
+}
+
+#[test]
+fn a_connection_that_answers_is_not_given_up() {
+    let mut bench = Bench::flowing();
+    // Answers come every 100 s; only 150 s of silence are too long.
+    for request in 2..=4 {
+        bench.now = bench.now.after(Duration::from_secs(100));
+        assert_eq!(bench.tell(Input::Tick), []);
+        assert_eq!(bench.tell(acked(1, request)), [release(request)]);
+    }
+}
+
+#[test]
+fn a_pause_for_a_quota_outlasts_the_connection() {
+    let mut bench = Bench::new();
+    bench.tell(batch(1));
+    for request in 1..8 {
+        bench.tell(refused(1, request, fault(Code::ResourceExhausted, Place::InBand)));
+        assert_eq!(acts(bench.wake()), [append(1, request + 1, 1)]);
+    }
+    bench.tell(refused(1, 8, fault(Code::ResourceExhausted, Place::InBand)));
+    let due = bench.core.next_wake();
+    bench.tell(lost(1, Code::Aborted));
+    assert_eq!(bench.core.next_wake(), due);
+}
+
+#[test]
+fn bad_rows_that_may_be_of_any_request_fail_a_job_without_dead_letters_at_once() {
+    let mut bench = Bench::flowing();
+    let end = Input::ConnectionLost {
+        connection: Generation(1),
+        fault: Fault {
+            place: Place::RpcEnd,
+            ..bad_rows(&[0])
+        },
+    };
+    assert_eq!(
+        failure(&bench.tell(end)),
+        Some(Failure {
+            kind: FailureKind::User,
+            message: "appending failed: InvalidArgument: text; row 0: bad 0 (rows of the request are bad (write-api.md 3.5))".into()
+        })
+    );
+}
+
+#[test]
+fn an_answer_of_an_older_connection_is_dropped() {
+    let mut bench = Bench::flowing();
+    bench.tell(lost(1, Code::Unavailable));
+    bench.wake();
+    assert_eq!(
+        bench.tell(acked(1, 2)),
+        [Command::Notice(Notice::StaleAnswerDropped)]
+    );
+}
+
+#[test]
+fn nothing_more_is_done_after_a_failure_or_the_end() {
+    let mut bench = Bench::flowing();
+    bench.tell(acked(1, 3));
+    assert_eq!(bench.core.next_wake(), None);
+    assert_eq!(bench.tell(batch(5)), []);
+}
+
 // Rows that BigQuery refuses.
 
 #[test]
