@@ -220,6 +220,16 @@ mod tests {
     }
 
     #[test]
+    fn a_quota_is_given_a_second_first_and_up_to_a_minute_later() {
+        let mut patience = Patience::default();
+        let pauses: Vec<Duration> = (0..8)
+            .filter_map(|_| patience.pause(Class::Quota, 10 * MINUTE, Micros(0), 7))
+            .collect();
+        assert!(pauses[0] >= Duration::from_millis(500) && pauses[0] <= Duration::from_secs(1));
+        assert!(pauses[7] >= MINUTE / 2 && pauses[7] <= MINUTE);
+    }
+
+    #[test]
     fn a_long_spell_of_one_class_leaves_the_budget_of_another_whole() {
         let mut patience = Patience::default();
         let mut now = Micros(0);

@@ -132,3 +132,30 @@ fn bad_rows_of_a_request_behind_a_failed_one_are_not_looked_for_in_the_failed_on
     );
     assert_eq!(bench.wake(), [connect(2, "s1"), append(2, 4, 1, 2)]);
 }
+
+#[test]
+fn a_call_that_ends_with_an_offset_beyond_the_end_is_no_reason_to_replace_the_stream() {
+    // Rows that are lost stay lost: only a restart reads them again.
+    let beyond = Fault {
+        place: Place::RpcEnd,
+        ..offset_fault(Code::OutOfRange, 0)
+    };
+    let mut bench = Bench::open();
+    let mut connection = 1;
+    let failed = loop {
+        let commands = bench.tell(ended(connection, beyond.clone()));
+        if let Some(failure) = failure(&commands) {
+            break failure;
+        }
+        connection += 1;
+        assert_eq!(
+            bench.wake(),
+            [connect(connection, "s1"), append(connection, connection, 0, 1)]
+        );
+    };
+    assert_eq!(failed.kind, FailureKind::Restart);
+    assert_eq!(
+        failed.message,
+        "appending failed: OutOfRange: text (the offset is beyond the stream's end); the job restarts from its checkpoint"
+    );
+}
