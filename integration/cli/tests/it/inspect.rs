@@ -270,7 +270,7 @@ fn checkpoint(arguments: &[&str], world: &World) -> Command {
     command
 }
 
-/// A run with two subtasks and at least two checkpoints.
+/// A run of two seconds with two subtasks and about four checkpoints: two at least, and no more than the ten that are kept.
 async fn with_checkpoints() -> (World, Vec<CheckpointInfo>) {
     let world = World::new(40, "{}").await;
     let arguments = [
@@ -279,7 +279,7 @@ async fn with_checkpoints() -> (World, Vec<CheckpointInfo>) {
         "--source-rate",
         "20",
         "--checkpoint-interval",
-        "100ms",
+        "600ms",
     ];
     let mut command = tool();
     command
@@ -290,7 +290,10 @@ async fn with_checkpoints() -> (World, Vec<CheckpointInfo>) {
     let (code, _, stderr) = output(command).await;
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
     let checkpoints = world.checkpoints().await;
-    assert!(checkpoints.len() >= 2, "{checkpoints:?}");
+    assert!(
+        checkpoints.len() >= 2 && checkpoints[0].epoch.0 == 1,
+        "{checkpoints:?}"
+    );
     (world, checkpoints)
 }
 
