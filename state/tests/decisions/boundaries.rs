@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bigquery_sink_state::{
-    Code, Command, FailureKind, Fault, Generation, Input, Lane, Micros, Notice, Place, RowErrorPolicy,
-    RowFault,
+    BatchId, Code, Command, Epoch, FailureKind, Fault, Generation, Input, Lane, Micros, Notice, Place,
+    RowCount, RowErrorPolicy, RowFault,
 };
 
 use crate::bench::*;
@@ -158,4 +158,41 @@ fn a_call_that_ends_with_an_offset_beyond_the_end_is_no_reason_to_replace_the_st
         failed.message,
         "appending failed: OutOfRange: text (the offset is beyond the stream's end); the job restarts from its checkpoint"
     );
+}
+
+#[test]
+fn a_stream_that_was_left_and_owes_nothing_is_in_no_checkpoint() {
+    let mut bench = Bench::open();
+    bench.tell(lost(1, Code::FailedPrecondition));
+    bench.tell(created("s2"));
+    bench.tell(acked(2, 2, 0));
+    let commands = bench.tell(Input::Barrier { epoch: Epoch(1) });
+    let [Command::Prepared { state, .. }] = commands.as_slice() else {
+        panic!("{commands:?}");
+    };
+    let streams: Vec<&str> = state
+        .streams
+        .iter()
+        .map(|stream| stream.state.stream.0.as_ref())
+        .collect();
+    assert_eq!(streams, ["s2"]);
+}
+
+#[test]
+fn a_second_stream_that_is_left_without_rows_is_replaced_by_the_next_rows_only() {
+    let mut bench = Bench::with(|config| config.row_errors = RowErrorPolicy::DeadLetter);
+    bench.tell(batch(1));
+    bench.tell(created("s1"));
+    bench.tell(lost(1, Code::FailedPrecondition));
+    bench.tell(created("s2"));
+    bench.tell(refused(2, 2, bad_row(Place::InBand)));
+    bench.tell(Input::RowsRemoved {
+        batch: BatchId(1),
+        rows: RowCount(0),
+        bytes: 0,
+        dead_letters: RowCount(1),
+    });
+    assert_eq!(acts(bench.tell(lost(2, Code::FailedPrecondition))), []);
+    assert_eq!(bench.core.next_wake(), None);
+    assert_eq!(bench.tell(batch(2)), [create(0)]);
 }
