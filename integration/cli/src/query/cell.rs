@@ -97,7 +97,7 @@ fn timestamp(micros: i64) -> Option<String> {
     DateTime::from_timestamp_micros(micros).map(|time| time.to_rfc3339_opts(SecondsFormat::AutoSi, true))
 }
 
-/// The bounds of a RANGE<TIMESTAMP> come as TIMESTAMPs do, in microseconds; `None` for other ranges, whose bounds are no numbers.
+/// The bounds of a `RANGE<TIMESTAMP>` come as TIMESTAMPs do, in microseconds; `None` for other ranges, whose bounds are no numbers.
 fn range_of_timestamps(text: &str) -> Option<String> {
     let (start, end) = text.strip_prefix('[')?.strip_suffix(')')?.split_once(", ")?;
     let bound = |text: &str| match text {
