@@ -208,7 +208,9 @@ fn rows_do_not_move_up_while_a_request_behind_is_in_doubt() {
     assert_eq!(notices(&commands), [Notice::EchoDiscarded, left, rejected]);
     assert_eq!(acts(commands), [disconnect(1), remove(2, &[2])]);
     assert_eq!(bench.tell(Input::Tick), []);
+    assert_eq!(bench.core.inflight_bytes(), 600);
     assert_eq!(bench.tell(removed(2, 2, 1)), [create(0)]);
+    assert_eq!(bench.core.inflight_bytes(), 500, "the window counts what is left");
     assert_eq!(bench.tell(created("s2")), [connect(2, "s2"), append(2, 5, 0, 2)]);
     assert_eq!(
         bench.tell(acked(2, 5, 0)),
