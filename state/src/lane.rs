@@ -119,6 +119,8 @@ impl Lane {
             _ if self.waits_for_driver() => None,
             Stream::None | Stream::Creating => None,
             Stream::CreateAt(at) => Some(*at),
+            // Without rows there is nothing to connect for, whenever that could be.
+            Stream::Open(open) if open.ledger.is_empty() => None,
             Stream::Open(open) => match open.connection {
                 Connection::Closed => None,
                 Connection::OpenAt(at) => Some(at),

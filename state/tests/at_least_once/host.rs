@@ -488,7 +488,15 @@ impl Host {
     // Commands.
 
     fn tell(&mut self, who: usize, input: Input) {
+        let ticked = input == Input::Tick;
         self.subtasks[who].core.handle(self.now, input);
+        if ticked {
+            let wake = self.subtasks[who].core.next_wake();
+            assert!(
+                wake.is_none_or(|at| at > self.now),
+                "what was due is done, or the driver would do nothing else (invariant 13)"
+            );
+        }
         while let Some(command) = self.subtasks[who].core.poll() {
             self.carry_out(who, command);
         }

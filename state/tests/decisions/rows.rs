@@ -270,6 +270,21 @@ fn a_connection_lost_while_rows_are_taken_out_puts_nothing_in_doubt() {
 }
 
 #[test]
+fn without_rows_a_lost_connection_is_nothing_to_wait_for() {
+    // Invariant 13: a time to be woken at that passes and stays due would keep the driver from everything else.
+    let mut bench = one_under_way();
+    assert_eq!(
+        acts(bench.tell(refused(1, 1, bad_rows(&[0, 1, 2])))),
+        [remove(1, &[0, 1, 2])]
+    );
+    assert_eq!(acts(bench.tell(lost(1, Code::Unavailable))), []);
+    assert_eq!(bench.tell(removed(1, 0, 3)), [release(1)]);
+    assert_eq!(bench.core.next_wake(), None);
+    assert_eq!(bench.tell(rows(2, 1)), [], "the pause after the loss holds");
+    assert_eq!(bench.wake(), [connect(2, "s1"), append(2, 2, 0, 2)]);
+}
+
+#[test]
 fn a_stream_that_may_be_gone_is_not_left_with_rows_that_are_owed() {
     // Invariant 7.
     let mut bench = three_under_way();

@@ -507,6 +507,11 @@ impl World {
             subtask.clock = subtask.clock.max(wake);
         });
         self.tell(scope, life, who, Input::Tick);
+        let subtask = &self.lives[life].subtasks[who];
+        assert!(
+            subtask.core.next_wake().is_none_or(|at| at > subtask.clock),
+            "what was due is done, or the driver would do nothing else (invariant 13)"
+        );
     }
 }
 

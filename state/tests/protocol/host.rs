@@ -432,7 +432,16 @@ impl Host {
 
     pub(crate) fn tell(&mut self, who: usize, input: Input) {
         self.trace.push(format!("{} {who} <- {input:?}", self.now.0));
+        let ticked = input == Input::Tick;
         self.subtasks[who].core.handle(self.now, input);
+        if ticked {
+            let wake = self.subtasks[who].core.next_wake();
+            assert!(
+                wake.is_none_or(|at| at > self.now),
+                "what was due is done, or the driver would do nothing else (invariant 13)\n{}",
+                self.trace.join("\n")
+            );
+        }
         while let Some(command) = self.subtasks[who].core.poll() {
             self.trace.push(format!("{} {who} -> {command:?}", self.now.0));
             self.carry_out(who, command);
