@@ -18,6 +18,7 @@ use crate::checkpoint::{
     BigQueryCommitInfo, BigQuerySinkState, CommitList, Mode, RestoredUnion, StreamState, SubtaskState,
 };
 use crate::commit::CommitRun;
+use crate::contract::Stage;
 use crate::failures::{cut_unasked, host};
 use crate::ids::{
     BatchId, Epoch, Generation, Incarnation, Lane as LaneId, Micros, NextOffset, StreamName, SubtaskIndex,
@@ -29,9 +30,6 @@ use crate::mutant::Mutant;
 use crate::open_stream::Shared;
 use crate::owed::Owed;
 use crate::rate::AckRate;
-
-/// Checkpoints that may wait for their commit: a host completes N+1 only after N is confirmed, so two are already many.
-const MOST_UNCOMMITTED: usize = 8;
 
 /// The protocol of one subtask in one incarnation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -301,7 +299,7 @@ impl Core {
             return Err(host("a payload without rows was handed over"));
         }
         match destination {
-            Destination::Table => self.check_rows_may_come()?,
+            Destination::Table => self.stage().check_rows()?,
             Destination::DeadLetters => self.dead_letters_owed.pay(batch.rows)?,
         }
         self.rate.began(self.shared.now, self.inflight_bytes());
@@ -320,13 +318,11 @@ impl Core {
         lane.was_split(first, rest, rest_bytes, &mut self.shared)
     }
 
-    fn check_rows_may_come(&self) -> Result<(), Failure> {
-        if self.barrier.is_some() || self.phase != LifePhase::Running {
-            return Err(host(
-                "rows came behind a barrier that is not reported yet, or after the end of data",
-            ));
+    fn stage(&self) -> Stage {
+        Stage {
+            is_running: self.phase == LifePhase::Running,
+            in_barrier: self.barrier.is_some(),
         }
-        Ok(())
     }
 
     // Checkpoints.
@@ -335,19 +331,8 @@ impl Core {
         let newest = self
             .last_epoch
             .max(self.restored.as_ref().map(|restored| restored.epoch));
-        if self.barrier.is_some() || newest.is_some_and(|newest| epoch <= newest) {
-            return Err(host(&format!(
-                "barrier {epoch} came out of order, after {newest:?}"
-            )));
-        }
-        if self.phase != LifePhase::Running {
-            return Err(host(&format!("barrier {epoch} came after the end of data")));
-        }
-        if self.uncommitted().count() >= MOST_UNCOMMITTED {
-            return Err(host(&format!(
-                "barrier {epoch} came while {MOST_UNCOMMITTED} older checkpoints wait for their commit"
-            )));
-        }
+        self.stage()
+            .check_barrier(epoch, newest, self.uncommitted().count())?;
         self.barrier = Some(epoch);
         Ok(())
     }

@@ -15,6 +15,7 @@ mod lane;
 use std::collections::BTreeMap;
 
 use crate::checkpoint::{BigQuerySinkState, CommitList, Mode, RestoredUnion, StreamState, SubtaskState};
+use crate::contract::Stage;
 use crate::failures::{cut_unasked, host, not_asked_for};
 use crate::ids::{Epoch, Generation, Incarnation, Micros, NextOffset, RowCount, StreamName, SubtaskIndex};
 use crate::io::{Command, CoreConfig, Destination, Input, Notice, Replay, RowErrorPolicy};
@@ -24,9 +25,6 @@ use crate::owed::Owed;
 use crate::rate::AckRate;
 
 use self::lane::Lane;
-
-/// As for the other protocol: a host completes N+1 only after N is confirmed.
-const MOST_UNCOMMITTED: usize = 8;
 
 /// The default streams that a subtask writes to, by their full names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -186,7 +184,7 @@ impl DefaultStreamCore {
             } => self.batch(destination, Batch { id, rows, bytes }),
             Input::RowsRefused { rows } => {
                 self.owed.refused(rows, self.config.row_errors)?;
-                self.check_rows_may_come()
+                self.stage().check_rows()
             }
             Input::RowsRemoved {
                 batch,
@@ -274,7 +272,7 @@ impl DefaultStreamCore {
             return Err(host("a payload without rows was handed over"));
         }
         match destination {
-            Destination::Table => self.check_rows_may_come()?,
+            Destination::Table => self.stage().check_rows()?,
             Destination::DeadLetters => self.owed.pay(batch.rows)?,
         }
         self.rate.began(self.shared.now, self.inflight_bytes());
@@ -285,13 +283,11 @@ impl DefaultStreamCore {
         Ok(())
     }
 
-    fn check_rows_may_come(&self) -> Outcome {
-        if self.barrier.is_some() || self.phase != LifePhase::Running {
-            return Err(host(
-                "rows came behind a barrier that is not reported yet, or after the end of data",
-            ));
+    fn stage(&self) -> Stage {
+        Stage {
+            is_running: self.phase == LifePhase::Running,
+            in_barrier: self.barrier.is_some(),
         }
-        Ok(())
     }
 
     // Checkpoints.
@@ -299,19 +295,8 @@ impl DefaultStreamCore {
     fn open_barrier(&mut self, epoch: Epoch) -> Outcome {
         let restored = self.restored.as_ref().map(|restored| restored.epoch);
         let newest = restored.max(self.prepared.last_key_value().map(|(epoch, _)| *epoch));
-        if self.barrier.is_some() || newest.is_some_and(|newest| epoch <= newest) {
-            return Err(host(&format!(
-                "barrier {epoch} came out of order, after {newest:?}"
-            )));
-        }
-        if self.phase != LifePhase::Running {
-            return Err(host(&format!("barrier {epoch} came after the end of data")));
-        }
-        if self.uncommitted().count() >= MOST_UNCOMMITTED {
-            return Err(host(&format!(
-                "barrier {epoch} came while {MOST_UNCOMMITTED} older checkpoints wait for their commit"
-            )));
-        }
+        self.stage()
+            .check_barrier(epoch, newest, self.uncommitted().count())?;
         self.barrier = Some(epoch);
         Ok(())
     }

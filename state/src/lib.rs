@@ -5,6 +5,7 @@
 
 mod checkpoint;
 mod commit;
+mod contract;
 mod core;
 mod default_stream;
 pub mod envelope;

@@ -18,7 +18,7 @@ impl Core {
     /// The sink itself refused rows.
     pub(super) fn rows_refused(&mut self, rows: RowCount) -> Result<(), Failure> {
         self.dead_letters_owed.refused(rows, self.config.row_errors)?;
-        self.check_rows_may_come()
+        self.stage().check_rows()
     }
 
     pub(super) fn rows_removed(
