@@ -11,6 +11,7 @@
 //! checkpoint read again: both may store rows twice, and none is lost. The rule for the driver is that of [`crate::Core`].
 
 mod lane;
+mod split;
 
 use std::collections::BTreeMap;
 
@@ -223,7 +224,23 @@ impl DefaultStreamCore {
                 self.phase = LifePhase::Draining;
                 Ok(())
             }
-            Input::BatchSplit { batch, .. } => Err(cut_unasked(batch)),
+            Input::BatchSplit {
+                batch,
+                rows,
+                bytes,
+                rest,
+                rest_bytes,
+            } => {
+                let first = Batch {
+                    id: batch,
+                    rows,
+                    bytes,
+                };
+                let mut lanes = self.lanes.iter_mut();
+                let lane = lanes.find(|lane| lane.is_splitting(batch));
+                let lane = lane.ok_or_else(|| cut_unasked(batch))?;
+                lane.was_split(first, rest, rest_bytes, &mut self.shared)
+            }
             Input::StreamCreated { .. }
             | Input::CreateFailed { .. }
             | Input::FlushDone { .. }

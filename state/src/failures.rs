@@ -70,6 +70,32 @@ pub(crate) fn check_removal(
     )))
 }
 
+/// What is wrong with a row that makes a request too large by itself.
+pub(crate) fn too_large_text(bytes: u64, fault: &Fault) -> String {
+    format!(
+        "takes {bytes} bytes, which BigQuery does not take: {}",
+        fault.message
+    )
+}
+
+pub(crate) fn row_too_large(row: &str, bytes: u64, fault: &Fault) -> Failure {
+    Failure {
+        kind: FailureKind::User,
+        message: format!(
+            "{row} {}; shorten its values, or let such rows become dead letters (option 'row_errors')",
+            too_large_text(bytes, fault)
+        ),
+    }
+}
+
+/// The rows of the second part of a request that was cut; both have some.
+pub(crate) fn check_cut(whole: RowCount, first: RowCount) -> Result<RowCount, Failure> {
+    match whole.0.checked_sub(first.0) {
+        Some(rest) if rest > 0 && first.0 > 0 => Ok(RowCount(rest)),
+        _ => Err(host(&format!("a request of {whole} rows was cut after {first}"))),
+    }
+}
+
 pub(crate) fn cut_unasked(batch: BatchId) -> Failure {
     host(&format!(
         "request {} was cut in two, which was not asked for",

@@ -417,7 +417,7 @@ pub static RULES: &[Rule] = &[
     saying(
         "request too large",
         rule(
-            &[Append],
+            APPENDS,
             &[C::InvalidArgument],
             R::Split,
             "the request is larger than BigQuery takes here, which is less than it documents (write-api.md 4)",

@@ -15,19 +15,21 @@ use crate::open_stream::{Outcome, Shared, answer_timeout};
 use crate::trouble::{Next, Over, Patience};
 
 /// A place for one connection. Payloads keep their place in the order in which they came, wherever they are: what goes out again goes
-/// out before newer ones.
+/// out before newer ones. A place is the number of the payload's first row, so that both parts of one that is cut have theirs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Lane {
     salt: u64,
     destination: Destination,
-    stream: StreamName,
+    pub(super) stream: StreamName,
     next_place: u64,
     /// To be sent, for the first time or again.
-    waiting: BTreeMap<u64, Batch>,
+    pub(super) waiting: BTreeMap<u64, Batch>,
     /// Sent on the live connection, in the order of the answers that are due.
     under_way: VecDeque<Sent>,
     /// The driver takes bad rows out of these.
     removing: BTreeMap<u64, Batch>,
+    /// The driver cuts these in two.
+    pub(super) splitting: BTreeMap<u64, Batch>,
     connection: Connection,
     /// Last answer on the live connection, or when it was opened.
     last_answer: Micros,
@@ -37,9 +39,9 @@ pub(super) struct Lane {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Sent {
-    place: u64,
-    batch: Batch,
+pub(super) struct Sent {
+    pub(super) place: u64,
+    pub(super) batch: Batch,
     request: RequestNumber,
     sent_at: Micros,
 }
@@ -72,6 +74,7 @@ impl Lane {
             waiting: BTreeMap::new(),
             under_way: VecDeque::new(),
             removing: BTreeMap::new(),
+            splitting: BTreeMap::new(),
             connection: Connection::Closed,
             last_answer: Micros(0),
             patience: Patience::default(),
@@ -99,7 +102,8 @@ impl Lane {
 
     fn queued(&self) -> impl Iterator<Item = &Batch> {
         let sent = self.under_way.iter().map(|sent| &sent.batch);
-        self.waiting.values().chain(sent).chain(self.removing.values())
+        let changing = self.removing.values().chain(self.splitting.values());
+        self.waiting.values().chain(sent).chain(changing)
     }
 
     pub(super) fn is_live(&self, connection: Generation) -> bool {
@@ -142,12 +146,12 @@ impl Lane {
 
     pub(super) fn push(&mut self, batch: Batch, shared: &mut Shared) {
         self.waiting.insert(self.next_place, batch);
-        self.next_place += 1;
+        self.next_place += batch.rows.0;
         self.pump(shared);
     }
 
     /// Connects when there are rows, and sends what may go out.
-    fn pump(&mut self, shared: &mut Shared) {
+    pub(super) fn pump(&mut self, shared: &mut Shared) {
         match self.connection {
             _ if self.waiting.is_empty() => return,
             Connection::OpenAt(at) if at > shared.now => return,
@@ -239,8 +243,10 @@ impl Lane {
     ) -> Outcome {
         let sent = self.answered(request, shared.now)?;
         let reaction = classify(Phase::DefaultAppend, fault).reaction;
-        if reaction == Reaction::RejectRows {
-            return self.rows_refused(sent, fault, shared);
+        match reaction {
+            Reaction::RejectRows => return self.rows_refused(sent, fault, shared),
+            Reaction::Split => return self.too_large(sent, fault, shared),
+            _ => {}
         }
         self.waiting.insert(sent.place, sent.batch);
         match reaction {
@@ -305,12 +311,14 @@ impl Lane {
         };
         self.connection = Connection::Closed;
         let reaction = classify(Phase::DefaultAppend, fault).reaction;
-        // Of several requests nothing tells which one has these rows.
-        if reaction == Reaction::RejectRows
-            && self.under_way.len() == 1
+        // Of several requests nothing tells which one it is about.
+        if let (1, Reaction::RejectRows | Reaction::Split) = (self.under_way.len(), reaction)
             && let Some(sent) = self.under_way.pop_front()
         {
-            return self.rows_refused(sent, fault, shared);
+            return match reaction {
+                Reaction::Split => self.too_large(sent, fault, shared),
+                _ => self.rows_refused(sent, fault, shared),
+            };
         }
         let unanswered = self.under_way.drain(..);
         self.waiting
@@ -350,7 +358,7 @@ impl Lane {
 
     // Rows that BigQuery refuses.
 
-    fn rows_refused(&mut self, sent: Sent, fault: &Fault, shared: &mut Shared) -> Outcome {
+    pub(super) fn rows_refused(&mut self, sent: Sent, fault: &Fault, shared: &mut Shared) -> Outcome {
         let Sent { place, batch, .. } = sent;
         if shared.row_errors == RowErrorPolicy::Fail {
             return Err(failure(Over::User, "appending", Phase::DefaultAppend, fault));

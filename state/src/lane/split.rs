@@ -1,9 +1,9 @@
 //! Requests that BigQuery refuses as too large: cut in two until they fit. Their rows keep their offsets (invariant 4).
 
-use crate::failures::{dead_letter_refused, host};
+use crate::failures::{check_cut, dead_letter_refused, row_too_large, too_large_text};
 use crate::fault::{Fault, RowFault};
 use crate::ids::{BatchId, RowCount};
-use crate::io::{Command, Destination, Failure, FailureKind, Notice, RowErrorPolicy};
+use crate::io::{Command, Destination, Notice, RowErrorPolicy};
 use crate::ledger::Batch;
 use crate::open_stream::{Connection, Flow, Outcome, Shared};
 
@@ -22,20 +22,14 @@ impl Lane {
         };
         let Batch { id, rows, bytes } = head.batch;
         if rows == RowCount(1) {
-            let message = format!(
-                "takes {bytes} bytes, which BigQuery does not take: {}",
-                fault.message
-            );
             return match (shared.row_errors, destination) {
-                (RowErrorPolicy::Fail, _) => Err(Failure {
-                    kind: FailureKind::User,
-                    message: format!(
-                        "the row at offset {} of {} {message}; shorten its values, or let such rows become dead letters (option 'row_errors')",
-                        head.offset, open.name
-                    ),
-                }),
+                (RowErrorPolicy::Fail, _) => {
+                    let row = format!("the row at offset {} of {}", head.offset, open.name);
+                    Err(row_too_large(&row, bytes, fault))
+                }
                 (RowErrorPolicy::DeadLetter, Destination::DeadLetters) => Err(dead_letter_refused(fault)),
                 (RowErrorPolicy::DeadLetter, Destination::Table) => {
+                    let message = too_large_text(bytes, fault);
                     let row_errors = vec![RowFault { index: 0, message }];
                     let fault = Fault {
                         row_errors,
@@ -74,15 +68,10 @@ impl Lane {
             return Ok(());
         };
         let whole = open.ledger.head().map_or(RowCount(0), |head| head.batch.rows);
-        if first.rows.0 == 0 || first.rows >= whole {
-            return Err(host(&format!(
-                "a request of {whole} rows was cut after {}",
-                first.rows
-            )));
-        }
+        let rows = check_cut(whole, first.rows)?;
         let rest = Batch {
             id: rest,
-            rows: RowCount(whole.0 - first.rows.0),
+            rows,
             bytes: rest_bytes,
         };
         open.ledger.split_head(first, rest);

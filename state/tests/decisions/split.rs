@@ -7,16 +7,16 @@ use bigquery_sink_state::{
 
 use crate::bench::*;
 
-const TEXT: &str = "AppendRows request too large: 11854265 limit 10485760";
+pub(crate) const TEXT: &str = "AppendRows request too large: 11854265 limit 10485760";
 
-fn too_large(place: Place) -> Fault {
+pub(crate) fn too_large(place: Place) -> Fault {
     Fault {
         message: TEXT.into(),
         ..fault(Code::InvalidArgument, place)
     }
 }
 
-fn rows(id: u64, rows: u64) -> Input {
+pub(crate) fn rows(id: u64, rows: u64) -> Input {
     Input::Batch {
         destination: Destination::Table,
         id: BatchId(id),
@@ -25,14 +25,14 @@ fn rows(id: u64, rows: u64) -> Input {
     }
 }
 
-fn split(batch: u64) -> Command {
+pub(crate) fn split(batch: u64) -> Command {
     Command::Split {
         batch: BatchId(batch),
     }
 }
 
 /// The request keeps so many rows, the others get a number of their own.
-fn was_split(batch: u64, rows: u64, rest: u64) -> Input {
+pub(crate) fn was_split(batch: u64, rows: u64, rest: u64) -> Input {
     Input::BatchSplit {
         batch: BatchId(batch),
         rows: RowCount(rows),
