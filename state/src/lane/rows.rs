@@ -191,7 +191,7 @@ impl Lane {
     }
 
     /// The first unacknowledged payload.
-    fn first(&self) -> Option<Batch> {
+    pub(super) fn first(&self) -> Option<Batch> {
         let head = self.ledger().and_then(|ledger| ledger.head());
         head.map(|head| head.batch)
             .or_else(|| self.waiting.front().copied())

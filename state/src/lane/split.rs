@@ -7,8 +7,8 @@ use crate::io::{Command, Destination, Notice, RowErrorPolicy};
 use crate::ledger::Batch;
 use crate::open_stream::{Connection, Flow, Outcome, Shared};
 
-use super::Lane;
 use super::rows::Refused;
+use super::{Lane, Stream};
 
 impl Lane {
     /// BigQuery refused the first unacknowledged request as too large. A single row is one that does not fit.
@@ -64,17 +64,22 @@ impl Lane {
         rest_bytes: u64,
         shared: &mut Shared,
     ) -> Outcome {
-        let Some(open) = self.open_mut() else {
-            return Ok(());
-        };
-        let whole = open.ledger.head().map_or(RowCount(0), |head| head.batch.rows);
-        let rows = check_cut(whole, first.rows)?;
+        let Some(whole) = self.first() else { return Ok(()) };
+        let rows = check_cut(whole.rows, first.rows)?;
         let rest = Batch {
             id: rest,
             rows,
             bytes: rest_bytes,
         };
-        open.ledger.split_head(first, rest);
+        match &mut self.stream {
+            Stream::Open(open) => open.ledger.split_head(first, rest),
+            // The stream was left meanwhile; no part has an offset.
+            Stream::None | Stream::Creating | Stream::CreateAt(_) => {
+                self.waiting.pop_front();
+                self.waiting.push_front(rest);
+                self.waiting.push_front(first);
+            }
+        }
         self.refused = Refused::None;
         self.advance(shared);
         Ok(())

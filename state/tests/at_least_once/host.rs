@@ -41,6 +41,7 @@ struct Subtask {
     handed_over: u64,
     dead_letters: Vec<u64>,
     removals: Vec<(BatchId, Vec<RowFault>)>,
+    splits: Vec<BatchId>,
     connections: Vec<Connection>,
     prepared: Option<Vec<u8>>,
     committed: bool,
@@ -94,6 +95,7 @@ impl Host {
         host.server.bad = (0..ROWS).filter(|row| row * 7 % one_of == 1).collect();
         let one_of = [u64::MAX, 13, 4][host.choose(3)];
         host.unencodable = (0..ROWS).filter(|row| row * 5 % one_of == 2).collect();
+        host.server.most_rows = [None, Some(2), Some(1)][host.choose(3)];
         host.start();
         host
     }
@@ -198,6 +200,7 @@ impl Host {
             handed_over: 0,
             dead_letters: Vec::new(),
             removals: Vec::new(),
+            splits: Vec::new(),
             connections: Vec::new(),
             prepared: None,
             committed: false,
@@ -322,7 +325,8 @@ impl Host {
         self.tell(who, input);
     }
 
-    /// One thing happens to a subtask: the server takes a request, an answer arrives, rows are taken out, dead letters are handed over.
+    /// One thing happens to a subtask: the server takes a request, an answer arrives, rows are taken out, a request is cut, dead letters
+    /// are handed over.
     fn step_subtask(&mut self, who: usize) {
         let subtask = &self.subtasks[who];
         let connections = subtask.connections.len();
@@ -341,6 +345,8 @@ impl Host {
             self.hand_over(who, Destination::DeadLetters, rows);
         } else if let Some((batch, rows)) = self.subtasks[who].removals.pop() {
             self.remove_rows(who, batch, &rows);
+        } else if let Some(batch) = self.subtasks[who].splits.pop() {
+            self.split(who, batch);
         } else if let Some(index) = busy {
             let open = &self.subtasks[who].connections[index];
             let answers = !open.answers.is_empty();
@@ -378,6 +384,27 @@ impl Host {
             rows: RowCount(left),
             bytes: left * 100,
             dead_letters: RowCount(named.len() as u64),
+        };
+        self.tell(who, input);
+    }
+
+    fn split(&mut self, who: usize, batch: BatchId) {
+        let most = self.subtasks[who].payloads[&batch].len() - 1;
+        let keeps = 1 + self.choose(most);
+        self.batches += 1;
+        let rest = BatchId(self.batches);
+        let payloads = &mut self.subtasks[who].payloads;
+        let rows = payloads.get_mut(&batch).unwrap();
+        let rest_rows = rows.split_off(keeps);
+        let rest_bytes = rest_rows.len() as u64 * 100;
+        payloads.insert(rest, rest_rows);
+        self.meet("request split");
+        let input = Input::BatchSplit {
+            batch,
+            rows: RowCount(keeps as u64),
+            bytes: keeps as u64 * 100,
+            rest,
+            rest_bytes,
         };
         self.tell(who, input);
     }
@@ -505,7 +532,7 @@ impl Host {
     fn carry_out(&mut self, who: usize, command: Command) {
         let subtask = &mut self.subtasks[who];
         match command {
-            Command::Split { .. } => unreachable!("no request is too large here"),
+            Command::Split { batch } => subtask.splits.push(batch),
             Command::Connect { connection, stream } => subtask.connections.push(Connection {
                 generation: connection,
                 stream: stream.0,

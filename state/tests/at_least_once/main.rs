@@ -58,6 +58,7 @@ fn the_schedules_meet_every_case() {
         "commit replayed",
         "request emptied",
         "rows refused by the sink",
+        "request split",
         "dead letters wanted",
         "stored and refused all the same",
         "row twice",

@@ -14,10 +14,18 @@ pub(crate) struct Server {
     pub(crate) dead_letters: BTreeMap<u64, u64>,
     /// Rows that the table refuses.
     pub(crate) bad: BTreeSet<u64>,
+    /// More rows than this in a request are too many, where there is such a limit.
+    pub(crate) most_rows: Option<usize>,
 }
 
 impl Server {
     pub(crate) fn append(&mut self, stream: &str, rows: &[u64]) -> Result<(), Fault> {
+        if self.most_rows.is_some_and(|most| rows.len() > most) {
+            return Err(Fault {
+                message: "AppendRows request too large".into(),
+                ..fault(Code::InvalidArgument, Place::InBand)
+            });
+        }
         let stored = match stream {
             TABLE => {
                 let named = rows.iter().zip(0..).filter(|(row, _)| self.bad.contains(row));

@@ -194,3 +194,18 @@ fn a_cut_that_was_not_asked_for_or_cuts_nothing_is_the_drivers_mistake() {
         );
     }
 }
+
+#[test]
+fn a_stream_that_ends_meanwhile_gives_both_parts_to_the_next() {
+    let mut bench = Bench::new();
+    bench.tell(rows(1, 3));
+    bench.tell(created("s1"));
+    bench.tell(refused(1, 1, too_large(Place::InBand)));
+    assert_eq!(acts(bench.tell(lost(1, Code::FailedPrecondition))), []);
+    assert_eq!(bench.tell(was_split(1, 1, 20)), [create(0)]);
+    let commands = bench.tell(created("s2"));
+    assert_eq!(acts(commands), [connect(2, "s2"), append(2, 2, 0, 1)]);
+    assert_eq!(bench.tell(acked(2, 2, 0))[1..], [append(2, 3, 1, 20)]);
+    bench.tell(acked(2, 3, 1));
+    assert_eq!(bench.core.inflight_bytes(), 0);
+}

@@ -42,6 +42,10 @@ pub(crate) enum Call {
         batch: BatchId,
         rows: Vec<RowFault>,
     },
+    /// Likewise: a payload is cut in two.
+    Split {
+        batch: BatchId,
+    },
     Flush {
         flush: FlushId,
         stream: String,
@@ -516,7 +520,7 @@ impl Host {
                 subtask.calls.push(Call::Remove { batch, rows });
                 self.check_rows_move_up(who, batch);
             }
-            Command::Split { .. } => unreachable!("no request is too large here"),
+            Command::Split { batch } => subtask.calls.push(Call::Split { batch }),
             Command::Prepared {
                 epoch, state, commit, ..
             } => {
@@ -565,8 +569,7 @@ impl Host {
                 self.meet("stream left");
             }
             Notice::RowsRejected { .. } => self.meet("rows rejected"),
-            Notice::RequestTooLarge { .. } => unreachable!("no request is too large here"),
-            Notice::Reconnect { .. } | Notice::Retry { .. } => {}
+            Notice::RequestTooLarge { .. } | Notice::Reconnect { .. } | Notice::Retry { .. } => {}
             Notice::UnprovableAccepted { .. } => unreachable!("the default is to fail"),
         }
     }

@@ -86,6 +86,7 @@ fn the_schedules_meet_every_hard_case() {
         "stream left at a row error",
         "request emptied",
         "rows refused by the sink",
+        "request split",
         "dead letters wanted",
     ] {
         assert!(

@@ -3,7 +3,7 @@
 use bigquery_sink_state::{Code, Fault, Generation, Input, Place, RequestNumber, StreamName};
 
 use crate::host::{Call, Host, Mode};
-use crate::server::fault;
+use crate::server::{fault, too_large_fault};
 
 impl Host {
     pub(crate) fn finish_call(&mut self, who: usize, index: usize) {
@@ -21,6 +21,7 @@ impl Host {
         ][self.choose(4)];
         match call {
             Call::Remove { batch, rows } => self.remove_rows(who, batch, &rows),
+            Call::Split { batch } => self.split(who, batch),
             Call::Create { lane, destination } => {
                 if fate == 11 {
                     return self.tell(
@@ -109,6 +110,7 @@ impl Host {
                 drop(self.server.append(&stream, offset, &rows));
                 Err(fault(Code::Internal, Place::InBand))
             }
+            24 if rows.len() > 1 => Err(too_large_fault()),
             27 if !self.server.streams[&stream].gone => Err(fault(Code::FailedPrecondition, Place::InBand)),
             25 if offset > 0 => {
                 // The server's end is stale (write-api.md 2.7).

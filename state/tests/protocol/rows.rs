@@ -12,6 +12,7 @@ impl Host {
             self.server.bad = self.some_rows();
             self.unencodable = self.some_rows();
             self.server.rows_first = self.choose(2) == 1;
+            self.server.most_rows = [None, Some(2), Some(1)][self.choose(3)];
         }
     }
 
@@ -83,5 +84,30 @@ impl Host {
                 dead_letters: RowCount(named.len() as u64),
             },
         );
+    }
+    /// Invariant 4: a resend may be split, which gives each part the offsets that its rows had.
+    pub(crate) fn split(&mut self, who: usize, batch: BatchId) {
+        let most = self.subtasks[who].payloads[&batch].len() - 1;
+        let keeps = 1 + self.choose(most);
+        self.batches += 1;
+        let rest = BatchId(self.batches);
+        let subtask = &mut self.subtasks[who];
+        let rows = subtask.payloads.get_mut(&batch).unwrap();
+        let rest_rows = rows.split_off(keeps);
+        let (stream, offset) = subtask.places[&batch].clone();
+        self.assigned.insert((stream.clone(), offset), rows.clone());
+        let place = (stream, offset + keeps as u64);
+        self.assigned.insert(place, rest_rows.clone());
+        let rest_bytes = rest_rows.len() as u64 * 100;
+        subtask.payloads.insert(rest, rest_rows);
+        self.meet("request split");
+        let input = Input::BatchSplit {
+            batch,
+            rows: RowCount(keeps as u64),
+            bytes: keeps as u64 * 100,
+            rest,
+            rest_bytes,
+        };
+        self.tell(who, input);
     }
 }

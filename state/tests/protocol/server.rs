@@ -14,6 +14,8 @@ pub(crate) struct Server {
     /// Rows that are refused, and whether that is seen before a wrong offset, which is not known of BigQuery.
     pub(crate) bad: BTreeSet<u64>,
     pub(crate) rows_first: bool,
+    /// More rows than this in a request are too many, where there is such a limit.
+    pub(crate) most_rows: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -40,7 +42,11 @@ impl Server {
 
     pub(crate) fn append(&mut self, stream: &str, offset: u64, rows: &[u64]) -> Result<u64, Fault> {
         let (refusal, rows_first) = (self.row_errors(stream, offset, rows), self.rows_first);
+        let too_large = self.most_rows.is_some_and(|most| rows.len() > most);
         let stream = self.stream(stream)?;
+        if too_large {
+            return Err(too_large_fault());
+        }
         if rows_first && let Some(refusal) = refusal {
             return Err(refusal);
         }
@@ -128,6 +134,13 @@ pub(crate) fn fault(code: Code, place: Place) -> Fault {
         expected_offset: None,
         row_errors: Vec::new(),
         message: "model".into(),
+    }
+}
+
+pub(crate) fn too_large_fault() -> Fault {
+    Fault {
+        message: "AppendRows request too large".into(),
+        ..fault(Code::InvalidArgument, Place::InBand)
     }
 }
 
