@@ -282,7 +282,7 @@ impl RestoredUnion {
     }
 
     /// The states, by old subtask.
-    pub(crate) fn states(&self) -> impl Iterator<Item = &SubtaskState> {
+    pub fn states(&self) -> impl Iterator<Item = &SubtaskState> {
         self.states.values()
     }
 

@@ -338,7 +338,7 @@ pub enum Notice {
         /// Exclusive end of what is published of it.
         flushable: NextOffset,
         /// Why.
-        reason: String,
+        reason: LeaveReason,
     },
     /// BigQuery refused a request as too large; it is cut in two.
     RequestTooLarge {
@@ -369,6 +369,19 @@ pub enum Notice {
     },
 }
 
+/// Why a stream is left.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum LeaveReason {
+    /// It was idle for days, and BigQuery drops idle streams.
+    Idle,
+    /// It is gone and owed nothing.
+    Gone(Fault),
+    /// Rows that are not ours stand at its end.
+    ForeignRows(Fault),
+    /// Rows were refused while it is not known what became of requests on it.
+    InDoubt,
+}
+
 /// Why a subtask has failed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Failure {
@@ -389,6 +402,19 @@ pub enum FailureKind {
     Unprovable,
     /// The host broke the order of calls, or brought state that cannot be.
     Host,
+}
+
+impl fmt::Display for LeaveReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Idle => f.write_str("it was idle for days, and BigQuery drops idle streams"),
+            Self::Gone(fault) => write!(f, "it is gone and owed nothing ({fault})"),
+            Self::ForeignRows(fault) => write!(f, "rows that are not ours stand at its end ({fault})"),
+            Self::InDoubt => {
+                f.write_str("rows were refused while it is not known what became of requests on it")
+            }
+        }
+    }
 }
 
 impl fmt::Display for Failure {

@@ -11,7 +11,7 @@ use crate::checkpoint::BigQuerySinkState;
 use crate::failures::failure;
 use crate::fault::{Code, Fault, Phase, Place, Reaction, classify};
 use crate::ids::{Generation, Lane as LaneId, Micros, NextOffset, RequestNumber, StreamName};
-use crate::io::{Command, Destination, Failure, FailureKind, Limits, Notice, RowErrorPolicy};
+use crate::io::{Command, Destination, Failure, FailureKind, LeaveReason, Limits, Notice, RowErrorPolicy};
 use crate::ledger::{Batch, Ledger};
 use crate::mutant::{LateAcks, Mutant};
 use crate::open_stream::{Connection, Flow, Open, Outcome, Shared, answer_timeout};
@@ -141,7 +141,7 @@ impl Lane {
             .open_mut()
             .is_some_and(|open| open.ledger.is_empty() && now.since(open.last_append) > LEAVE_IDLE_AFTER);
         if idle {
-            self.leave("it was idle for days, and BigQuery drops idle streams", shared);
+            self.leave(LeaveReason::Idle, shared);
         }
         self.waiting.push_back(batch);
         self.advance(shared);
@@ -377,11 +377,7 @@ impl Lane {
             return self.gone(fault, shared);
         }
         // Somebody else's rows are where ours should be: what was acknowledged before is ours and stays flushable.
-        self.replace(
-            &format!("rows that are not ours stand at its end ({fault})"),
-            fault,
-            shared,
-        )
+        self.replace(LeaveReason::ForeignRows(fault.clone()), fault, shared)
     }
 
     // Losses.

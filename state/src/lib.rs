@@ -34,8 +34,8 @@ pub use ids::{
     RowCount, StreamName, SubtaskIndex,
 };
 pub use io::{
-    Command, CoreConfig, Destination, Failure, FailureKind, Input, Limits, Notice, Replay, RowErrorPolicy,
-    Unprovable,
+    Command, CoreConfig, Destination, Failure, FailureKind, Input, LeaveReason, Limits, Notice, Replay,
+    RowErrorPolicy, Unprovable,
 };
 pub use mutant::{Mutant, Mutation};
 pub use protocol::Protocol;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bigquery_sink::metrics::{Counter, RejectedBy};
 use bigquery_sink::options;
 use bigquery_sink_pipeline::store::{StoreError, StoreLocation, TakeOver};
 use bigquery_sink_pipeline::{
@@ -50,11 +51,11 @@ pub(crate) async fn run(arguments: RunArguments) -> Result<(), Failure> {
         stop_signal().await;
         std::process::exit(1);
     });
-    let rejected = Arc::clone(&sinks.environment.counters);
+    let metrics = Arc::clone(&sinks.environment.metrics);
     let result = bigquery_sink_pipeline::run(&pipeline, config, sinks, control).await;
     stopper.abort();
     progress.abort();
-    let rejected = rejected.rows_rejected.load(std::sync::atomic::Ordering::Relaxed);
+    let rejected = metrics.total(Counter::RowsRejected(RejectedBy::Sink));
     let summary = result
         .map_err(|error| host_failure(&error, local.is_none().then_some(&state), arguments.new_state))?;
     if std::io::stderr().is_terminal() && !arguments.json {

@@ -1,9 +1,9 @@
 //! The pipeline's BigQuery sink: its options with their places in the file, and the factory of its instances.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use arrow_schema::SchemaRef;
+use bigquery_sink::metrics::{Counter, Metrics};
 use bigquery_sink::options::{Emulator, OptionProblem, SinkOptions};
 use bigquery_sink::{BigQuerySink, Blame, Environment, SinkError, SinkOperator, TableLooks, Task};
 use bigquery_sink_pipeline::{Pipeline, PipelineError, PipelineErrors, Place, SinkFactory};
@@ -72,8 +72,8 @@ pub(crate) struct Sinks {
 
 impl Sinks {
     pub(crate) fn new(options: SinkOptions) -> Result<Self, Failure> {
-        let environment =
-            Environment::new(&options).map_err(|error| Failure::usage(error.to_string()).because(&error))?;
+        let environment = Environment::new(&options, Metrics::of_default_registry())
+            .map_err(|error| Failure::usage(error.to_string()).because(&error))?;
         Ok(Self {
             options: Arc::new(options),
             environment,
@@ -106,6 +106,6 @@ impl SinkFactory for Sinks {
     }
 
     fn streams_created(&self) -> u64 {
-        self.environment.counters.streams_created.load(Ordering::Relaxed)
+        self.environment.metrics.total(Counter::StreamsCreated)
     }
 }

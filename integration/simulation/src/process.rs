@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow_schema::SchemaRef;
 use bigquery_sink::options::SinkOptions;
 use bigquery_sink::transport::Transport;
-use bigquery_sink::{BigQuerySink, Counters, Environment, Mutation, Probe, SinkError, SinkOperator, Task};
+use bigquery_sink::{BigQuerySink, Environment, Metrics, Mutation, Probe, SinkError, SinkOperator, Task};
 use bigquery_sink_pipeline::store::{StoreError, StoreLocation, TakeOver};
 use bigquery_sink_pipeline::{Control, HostConfig, HostError, Pipeline, SinkFactory, Summary, run};
 use tokio::time::sleep;
@@ -114,8 +114,8 @@ impl<'a> Process<'a> {
         }
     }
 
-    pub(crate) fn counters(&self) -> Arc<Counters> {
-        self.sinks.counters()
+    pub(crate) fn metrics(&self) -> Arc<Metrics> {
+        self.sinks.metrics()
     }
 
     /// Runs until it ends by itself. Dropping the future is the end of everything that the process does.
@@ -176,8 +176,8 @@ impl Sinks {
         }
     }
 
-    pub(crate) fn counters(&self) -> Arc<Counters> {
-        Arc::clone(&self.environment.counters)
+    pub(crate) fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.environment.metrics)
     }
 }
 
@@ -219,7 +219,7 @@ fn environment(site: &Arc<Site>, options: &SinkOptions, mutation: Mutation) -> E
     Environment {
         transport,
         tokens: None,
-        counters: Arc::default(),
+        metrics: Arc::default(),
         asks_rest: false,
         probe: Probe::new(move |subtask, moment| probed.hit(Point::Command(moment), Some(subtask.0))),
         mutation,

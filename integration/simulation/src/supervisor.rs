@@ -2,11 +2,11 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use bigquery_sink::Counters;
+use bigquery_sink::Metrics;
+use bigquery_sink::metrics::{Counter, Discarded, RejectedBy};
 use bigquery_sink_pipeline::Pipeline;
 use futures::future::LocalBoxFuture;
 use tokio::time::{sleep, timeout};
@@ -66,7 +66,7 @@ pub(crate) enum Last {
 
 struct Started {
     site: Arc<Site>,
-    counters: Arc<Counters>,
+    metrics: Arc<Metrics>,
 }
 
 impl<'a> Supervisor<'a> {
@@ -156,7 +156,7 @@ impl<'a> Supervisor<'a> {
             site.bury();
         }
         for started in &self.started {
-            self.count(&started.counters);
+            self.count(&started.metrics);
         }
     }
 
@@ -170,18 +170,18 @@ impl<'a> Supervisor<'a> {
         {
             self.world.saw(Predicate::CommitAfterRescale);
         }
-        let (counters, life): (_, LocalBoxFuture<'a, Last>) = match &self.host {
+        let (metrics, life): (_, LocalBoxFuture<'a, Last>) = match &self.host {
             Host::Embedded(pipeline) => {
                 let process = Process::new(&site, pipeline, incarnation, self.scenario);
-                (process.counters(), Box::pin(process.run()))
+                (process.metrics(), Box::pin(process.run()))
             }
             Host::Engine(engine) => {
                 let process = engine::Process::new(&site, engine, incarnation, self.scenario.mutation);
-                (process.counters(), Box::pin(process.run()))
+                (process.metrics(), Box::pin(process.run()))
             }
         };
         self.alive.push((site.index, life));
-        self.started.push(Started { site, counters });
+        self.started.push(Started { site, metrics });
     }
 
     /// Until the newest process ends, is killed, or is cut off; `None` for the latter two.
@@ -257,16 +257,30 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn count(&self, counters: &Counters) {
+    fn count(&self, metrics: &Metrics) {
+        let left =
+            |counter| matches!(counter, Counter::StreamsDiscarded(reason) if reason != Discarded::Ended);
         let counted = [
-            (&counters.own_resends_stored, Predicate::OwnResendStored),
-            (&counters.streams_left, Predicate::StreamLeft),
-            (&counters.rows_rejected_by_bigquery, Predicate::RowsMovedUp),
-            (&counters.stale_answers_dropped, Predicate::StaleAnswerDropped),
-            (&counters.echoes_discarded, Predicate::EchoDiscarded),
+            (
+                metrics.total(Counter::OwnResendsStored),
+                Predicate::OwnResendStored,
+            ),
+            (metrics.sum(left), Predicate::StreamLeft),
+            // Without dead letters the job ends instead.
+            (
+                metrics
+                    .total(Counter::RowsRejected(RejectedBy::BigQuery))
+                    .min(u64::from(self.scenario.workload.dead_letters)),
+                Predicate::RowsMovedUp,
+            ),
+            (
+                metrics.total(Counter::StaleAnswersDropped),
+                Predicate::StaleAnswerDropped,
+            ),
+            (metrics.total(Counter::EchoesDiscarded), Predicate::EchoDiscarded),
         ];
-        for (counter, predicate) in counted {
-            if counter.load(Ordering::Relaxed) > 0 {
+        for (count, predicate) in counted {
+            if count > 0 {
                 self.world.saw(predicate);
             }
         }

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigquery_sink_state::{
-    BatchId, Command, CommitList, Destination, Epoch, FlushId, Generation, Input, Lane, Micros, Mutant,
-    Mutation, NextOffset, Protocol, RequestNumber, RowCount, StreamName, SubtaskIndex, SubtaskState,
+    BatchId, Command, CommitList, Destination, Epoch, Failure, FailureKind, Fault, FlushId, FlushOffset,
+    Generation, Input, Lane, Mutant, Mutation, NextOffset, Notice, Phase, Protocol, Reaction, RequestNumber,
+    RowCount, StreamName, SubtaskIndex, SubtaskState, classify,
 };
 use bigquery_write_proto::names::{self, TableName};
 use bigquery_write_proto::rows::{MissingValues, Wire};
@@ -19,14 +20,16 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until};
 
-use self::rows::Unacknowledged;
+use self::rows::Payloads;
 use super::aftermath::Aftermath;
 use super::coalesce::Coalescer;
 use super::dead_letters::DeadLetters;
 use super::refused::Sifted;
-use super::{Counters, Environment, notice, translate};
+use super::{Environment, notice, translate};
+use crate::clock::Clock;
 use crate::error::SinkError;
-use crate::options::SinkOptions;
+use crate::metrics::{AppendResult, Counter, FlushResult, Histogram, RejectedBy, SubtaskMetrics};
+use crate::options::{RowErrors, SinkOptions, WriteMode};
 use crate::probe::{CommandKind, Moment, Probe};
 use crate::transport::{
     AppendEvent, AppendReceiver, AppendRequest, AppendSender, CallError, SendError, TRACE_ID, Transport,
@@ -47,6 +50,7 @@ pub(super) enum Feed {
 pub(super) enum Mark {
     Barrier {
         epoch: Epoch,
+        since: Instant,
         reply: oneshot::Sender<Prepared>,
     },
     EndOfData {
@@ -68,47 +72,50 @@ pub(super) struct Prepared {
 pub(super) struct Commit {
     pub(super) epoch: Epoch,
     pub(super) entries: BTreeMap<SubtaskIndex, CommitList>,
+    pub(super) since: Instant,
     pub(super) reply: oneshot::Sender<RowCount>,
-}
-
-/// Time as the core is told it: the host's wall clock at the start, moved on by a clock that never goes back.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
-    pub(super) started_at: Micros,
-    pub(super) started: Instant,
-}
-
-impl Clock {
-    pub(super) fn now(&self) -> Micros {
-        self.started_at.after(self.started.elapsed())
-    }
-
-    fn instant(&self, at: Micros) -> Instant {
-        self.started + at.since(self.started_at)
-    }
 }
 
 /// The sending half of an open append call.
 #[derive(Debug)]
 struct Connection {
     sender: AppendSender,
-    /// Numbers of the requests that were sent, in order: the answers carry none.
-    unanswered: VecDeque<RequestNumber>,
+    stream: StreamName,
+    /// The requests that were sent, in order: the answers carry no number.
+    unanswered: VecDeque<Sent>,
     /// Before the first acknowledgement it is open whether the server has kept stream and writer schema.
     acknowledged: bool,
     abort: AbortHandle,
+}
+
+/// A request on its way.
+#[derive(Debug)]
+struct Sent {
+    request: RequestNumber,
+    at: Instant,
 }
 
 /// A call that was answered.
 enum Done {
     Created {
         lane: Lane,
+        destination: Destination,
         result: Result<names::StreamName, CallError>,
     },
     Flushed {
-        flush: FlushId,
+        flush: Flush,
+        took: Duration,
         result: Result<i64, CallError>,
     },
+}
+
+/// What is asked of FlushRows.
+#[derive(Debug)]
+struct Flush {
+    id: FlushId,
+    stream: StreamName,
+    /// The last row, inclusive.
+    offset: FlushOffset,
 }
 
 pub(super) struct Driver {
@@ -117,7 +124,7 @@ pub(super) struct Driver {
     table: TableName,
     wire: Arc<Wire>,
     transport: Transport,
-    counters: Arc<Counters>,
+    metrics: SubtaskMetrics,
     subtask: SubtaskIndex,
     options: Arc<SinkOptions>,
     environment: Environment,
@@ -128,26 +135,30 @@ pub(super) struct Driver {
     window_requests: usize,
     coalescer: Coalescer,
     dead_letters: Option<DeadLetters>,
-    payloads: BTreeMap<BatchId, Unacknowledged>,
+    payloads: Payloads,
     next_batch: u64,
     connections: BTreeMap<Generation, Connection>,
     mutation: Mutation,
     answers: SelectAll<BoxStream<'static, (Generation, AppendEvent)>>,
     calls: JoinSet<Done>,
-    flushes_waiting: VecDeque<(FlushId, StreamName, i64)>,
+    flushes_waiting: VecDeque<Flush>,
     flushes_running: usize,
+    /// A flush was refused, and the core has not said yet whether it is asked for again.
+    flush_refused: bool,
+    /// Rows that the last refusal named, where the job ends with them (`row_errors = 'fail'`).
+    rows_refused: u64,
     /// Came behind rows that are not handed over yet.
     mark: Option<Mark>,
-    prepared: Option<oneshot::Sender<Prepared>>,
-    committed: Option<oneshot::Sender<RowCount>>,
+    prepared: Option<(oneshot::Sender<Prepared>, Instant)>,
+    committed: Option<(oneshot::Sender<RowCount>, Instant)>,
     closed: Option<oneshot::Sender<()>>,
 }
 
 impl Driver {
     pub(super) fn new(
         core: Protocol,
-        clock: Clock,
         subtask: SubtaskIndex,
+        metrics: SubtaskMetrics,
         wire: Arc<Wire>,
         dead_letters: Option<DeadLetters>,
         options: &Arc<SinkOptions>,
@@ -156,11 +167,11 @@ impl Driver {
         let coalescer = Coalescer::new(Arc::clone(&wire), options.append_bytes);
         Self {
             core,
-            clock,
+            clock: metrics.clock(),
             table: options.table.clone(),
             wire,
             transport: environment.transport.clone(),
-            counters: Arc::clone(&environment.counters),
+            metrics,
             subtask,
             options: Arc::clone(options),
             environment: environment.clone(),
@@ -171,7 +182,7 @@ impl Driver {
             window_requests: options.inflight_requests,
             coalescer,
             dead_letters,
-            payloads: BTreeMap::new(),
+            payloads: Payloads::default(),
             next_batch: 0,
             connections: BTreeMap::new(),
             mutation: environment.mutation,
@@ -179,6 +190,8 @@ impl Driver {
             calls: JoinSet::new(),
             flushes_waiting: VecDeque::new(),
             flushes_running: 0,
+            flush_refused: false,
+            rows_refused: 0,
             mark: None,
             prepared: None,
             committed: None,
@@ -187,10 +200,21 @@ impl Driver {
     }
 
     /// Runs until the host goes away or something fails.
-    ///
-    /// The host's commits and BigQuery's answers go before rows: they end waits, rows begin them.
     pub(super) async fn run(
         mut self,
+        feeds: mpsc::Receiver<Feed>,
+        commits: mpsc::Receiver<Commit>,
+    ) -> Result<(), SinkError> {
+        let result = self.work(feeds, commits).await;
+        if let Err(error) = &result {
+            self.metrics.trouble(&error.to_string());
+        }
+        result
+    }
+
+    /// The host's commits and BigQuery's answers go before rows: they end waits, rows begin them.
+    async fn work(
+        &mut self,
         mut feeds: mpsc::Receiver<Feed>,
         mut commits: mpsc::Receiver<Commit>,
     ) -> Result<(), SinkError> {
@@ -227,6 +251,7 @@ impl Driver {
         {
             self.aftermath.saw(fault);
         }
+        self.note_refused_rows(&input);
         self.core.handle(self.clock.now(), input);
     }
 
@@ -272,9 +297,10 @@ impl Driver {
         let Commit {
             epoch,
             entries,
+            since,
             reply,
         } = commit;
-        self.committed = Some(reply);
+        self.committed = Some((reply, since));
         self.tell(Input::Commit { epoch, entries });
     }
 
@@ -285,8 +311,8 @@ impl Driver {
         }
         match self.mark.take() {
             None => {}
-            Some(Mark::Barrier { epoch, reply }) => {
-                self.prepared = Some(reply);
+            Some(Mark::Barrier { epoch, since, reply }) => {
+                self.prepared = Some((reply, since));
                 self.tell(Input::Barrier { epoch });
             }
             Some(Mark::EndOfData { reply }) => {
@@ -304,36 +330,65 @@ impl Driver {
         match done {
             Done::Created {
                 lane,
+                destination,
                 result: Ok(stream),
             } => {
-                Counters::add(&self.counters.streams_created, 1);
                 tracing::info!(%stream, "created a write stream");
-                self.tell(Input::StreamCreated {
-                    lane,
-                    stream: StreamName(stream.to_string()),
-                });
+                let stream = StreamName(stream.to_string());
+                self.metrics.add(Counter::StreamsCreated, 1);
+                self.metrics.opened(&stream, destination);
+                self.tell(Input::StreamCreated { lane, stream });
             }
             Done::Created {
                 lane,
                 result: Err(error),
+                ..
             } => {
-                self.tell(Input::CreateFailed {
-                    lane,
-                    fault: translate::call_fault(&error),
-                });
+                let fault = translate::call_fault(&error);
+                self.metrics.fault("CreateWriteStream", &fault);
+                self.tell(Input::CreateFailed { lane, fault });
             }
-            Done::Flushed { flush, result } => {
-                self.flushes_running -= 1;
-                self.tell(match result {
-                    Ok(offset) => Input::FlushDone { flush, offset },
-                    Err(error) => Input::FlushFailed {
-                        flush,
-                        fault: translate::call_fault(&error),
-                    },
-                });
-            }
+            Done::Flushed { flush, took, result } => self.flushed(&flush, took, result),
         }
         Ok(())
+    }
+
+    fn flushed(&mut self, flush: &Flush, took: Duration, result: Result<i64, CallError>) {
+        self.flushes_running -= 1;
+        self.metrics.observe(Histogram::FlushDuration, took);
+        let result = result.map_err(|error| translate::call_fault(&error));
+        let shown = match &result {
+            Ok(offset) if u64::try_from(*offset).is_ok_and(|offset| offset >= flush.offset.0) => {
+                Some(FlushResult::Ok)
+            }
+            Err(fault) if classify(Phase::Flush, fault).reaction == Reaction::Success => {
+                Some(FlushResult::AlreadyFlushed)
+            }
+            Ok(_) => None,
+            Err(fault) => {
+                self.metrics.fault("FlushRows", fault);
+                None
+            }
+        };
+        match shown {
+            Some(result) => {
+                self.metrics.add(Counter::Flushes(result), 1);
+                self.metrics.flushed(&flush.stream, flush.offset.next_offset());
+            }
+            None => self.flush_refused = true,
+        }
+        let flush = flush.id;
+        self.tell(match result {
+            Ok(offset) => Input::FlushDone { flush, offset },
+            Err(fault) => Input::FlushFailed { flush, fault },
+        });
+    }
+
+    /// What has become of a flush that was refused.
+    fn count_refused_flush(&mut self, result: FlushResult) {
+        if std::mem::take(&mut self.flush_refused) {
+            self.metrics.add(Counter::Flushes(result), 1);
+        }
     }
 
     fn answer(&mut self, connection: Generation, event: AppendEvent) -> Result<(), SinkError> {
@@ -343,15 +398,17 @@ impl Driver {
                 let Some(open) = self.connections.get_mut(&connection) else {
                     return Ok(());
                 };
-                let Some(request) = open.unanswered.pop_front() else {
+                let Some(Sent { request, at }) = open.unanswered.pop_front() else {
                     let table = &self.table;
                     return Err(SinkError::external(format!(
                         "BigQuery answered a request to append to {table} that was not sent"
                     )));
                 };
+                self.metrics.observe(Histogram::AppendDuration, at.elapsed());
                 match answer.result {
                     Ok(offset) => {
                         open.acknowledged = true;
+                        self.metrics.add(Counter::AppendRequests(AppendResult::Ok), 1);
                         let offset = offset.and_then(|offset| u64::try_from(offset).ok());
                         Input::AppendAcked {
                             connection,
@@ -364,6 +421,9 @@ impl Driver {
                             open.sender.open_again();
                         }
                         let fault = translate::refusal_fault(&refusal);
+                        self.metrics
+                            .add(Counter::AppendRequests(self.append_result(&fault)), 1);
+                        self.metrics.fault("AppendRows", &fault);
                         Input::AppendFailed {
                             connection,
                             request,
@@ -373,9 +433,10 @@ impl Driver {
                 }
             }
             AppendEvent::Ended(result) => {
-                self.drop_connection(connection);
                 let fault =
                     result.map_or_else(|error| translate::call_fault(&error), |()| translate::clean_end());
+                self.count_lost(connection, &fault);
+                self.drop_connection(connection);
                 Input::ConnectionLost { connection, fault }
             }
         };
@@ -395,9 +456,58 @@ impl Driver {
     /// Ends a call that may still owe answers.
     fn give_up(&mut self, connection: Generation) {
         if let Some(open) = self.connections.get(&connection) {
-            Counters::add(&self.counters.stale_answers_dropped, open.unanswered.len() as u64);
+            let owed = open.unanswered.len() as u64;
+            self.metrics.add(Counter::StaleAnswersDropped, owed);
+            self.metrics
+                .add(Counter::AppendRequests(AppendResult::Lost), owed);
         }
         self.drop_connection(connection);
+    }
+
+    /// Counts the requests whose answers the end of their connection took along.
+    fn count_lost(&self, connection: Generation, fault: &Fault) {
+        let unanswered = self
+            .connections
+            .get(&connection)
+            .map_or(0, |open| open.unanswered.len());
+        if unanswered == 0 {
+            // An idle close is normal life.
+            return;
+        }
+        let result = self.append_result(fault);
+        let result = match unanswered {
+            1 if result.is_of_request() => result,
+            _ => AppendResult::Lost,
+        };
+        self.metrics
+            .add(Counter::AppendRequests(result), unanswered as u64);
+        self.metrics.fault("AppendRows ended", fault);
+    }
+
+    fn append_result(&self, fault: &Fault) -> AppendResult {
+        AppendResult::of(classify(self.append_phase(), fault).reaction)
+    }
+
+    fn append_phase(&self) -> Phase {
+        match self.options.mode {
+            WriteMode::ExactlyOnce => Phase::Append,
+            WriteMode::AtLeastOnce => Phase::DefaultAppend,
+        }
+    }
+
+    /// With `row_errors = 'fail'` the core says nothing of the rows that it fails for.
+    fn note_refused_rows(&mut self, input: &Input) {
+        if self.options.row_errors != RowErrors::Fail {
+            return;
+        }
+        match input {
+            Input::AppendFailed { fault, .. } | Input::ConnectionLost { fault, .. } => {
+                let rejects = classify(self.append_phase(), fault).reaction == Reaction::RejectRows;
+                self.rows_refused = if rejects { fault.row_errors.len() as u64 } else { 0 };
+            }
+            Input::AppendAcked { .. } => self.rows_refused = 0,
+            _ => {}
+        }
     }
 
     fn drop_connection(&mut self, connection: Generation) {
@@ -415,6 +525,7 @@ impl Driver {
             let kind = CommandKind::of(&command);
             self.probe.pass(self.subtask, Moment::Before(kind)).await;
             if let Command::Fail(failure) = &command {
+                self.count_failure(failure);
                 let started_at = self.clock.started_at;
                 let aftermath = self
                     .aftermath
@@ -424,7 +535,18 @@ impl Driver {
             self.perform(command)?;
             self.probe.pass(self.subtask, Moment::After(kind)).await;
         }
+        self.count_refused_flush(FlushResult::Retry);
+        self.metrics.inflight(self.payloads.bytes(), self.payloads.len());
         self.start_flushes()
+    }
+
+    fn count_failure(&mut self, failure: &Failure) {
+        self.count_refused_flush(FlushResult::Failed);
+        if failure.kind == FailureKind::User {
+            let rows = std::mem::take(&mut self.rows_refused);
+            self.metrics
+                .add(Counter::RowsRejected(RejectedBy::BigQuery), rows);
+        }
     }
 
     fn perform(&mut self, command: Command) -> Result<(), SinkError> {
@@ -453,27 +575,37 @@ impl Driver {
                 if let Some(letters) = &mut self.dead_letters {
                     letters.prepared(epoch);
                 }
+                self.metrics.prepared();
                 let prepared = Prepared { state, commit, rows };
-                reply(self.prepared.take(), prepared);
+                let host = self.prepared.take();
+                self.reply_timed(Histogram::CheckpointDrain, host, prepared);
             }
             Command::Flush {
                 flush,
                 stream,
                 offset,
             } => {
-                let offset = i64::try_from(offset.0).expect("the core keeps offsets within i64");
-                self.flushes_waiting.push_back((flush, stream, offset));
+                self.metrics.flush_asked(&stream, offset.next_offset());
+                let id = flush;
+                self.flushes_waiting.push_back(Flush { id, stream, offset });
             }
             Command::Committed { epoch, rows } => {
                 self.aftermath.published(epoch);
-                reply(self.committed.take(), rows);
+                self.metrics.committed(epoch);
+                let host = self.committed.take();
+                self.reply_timed(Histogram::CommitDuration, host, rows);
             }
             Command::Closed => reply(self.closed.take(), ()),
             // The transport has dropped the refused token already; the next call asks for a new one.
             Command::RefreshCredentials => {
                 tracing::info!("BigQuery did not take the token; getting another");
             }
-            Command::Notice(notice) => notice::tell(&notice, &self.counters),
+            Command::Notice(notice) => {
+                if matches!(notice, Notice::UnprovableAccepted { .. }) {
+                    self.count_refused_flush(FlushResult::Failed);
+                }
+                notice::tell(&notice, &self.metrics);
+            }
             // Seen to before.
             Command::Fail(_) => {}
         }
@@ -489,12 +621,16 @@ impl Driver {
         let transport = self.transport.clone();
         self.calls.spawn(async move {
             let result = transport.create_stream(&table).await.map(|created| created.name);
-            Done::Created { lane, result }
+            Done::Created {
+                lane,
+                destination,
+                result,
+            }
         });
     }
 
-    fn connect(&mut self, generation: Generation, stream: &StreamName) -> Result<(), SinkError> {
-        let stream = parse(stream)?;
+    fn connect(&mut self, generation: Generation, name: &StreamName) -> Result<(), SinkError> {
+        let stream = parse(name)?;
         // As many as may be unanswered, so that handing one over never waits.
         let capacity = self.window_requests + 1;
         let letters = self
@@ -504,6 +640,12 @@ impl Driver {
         let schema = letters
             .map_or(&self.wire, |letters| &letters.wire)
             .writer_schema();
+        let destination = match letters {
+            Some(_) => Destination::DeadLetters,
+            None => Destination::Table,
+        };
+        // A default stream is there without being created.
+        self.metrics.opened(name, destination);
         let mut opened = self.transport.open_append(&stream, schema, TRACE_ID, capacity);
         if letters.is_none() && self.missing_values == MissingValues::Default {
             opened.sender.take_defaults_for_null();
@@ -512,6 +654,7 @@ impl Driver {
         self.answers.push(events);
         let connection = Connection {
             sender: opened.sender,
+            stream: name.clone(),
             unanswered: VecDeque::new(),
             acknowledged: false,
             abort,
@@ -532,15 +675,21 @@ impl Driver {
         };
         let payload = self
             .payloads
-            .get(&batch)
+            .get(batch)
             .expect("the core appends what it was given and has not released");
-        let offset = offset.map(|offset| i64::try_from(offset.0).expect("the core keeps offsets within i64"));
         let append = AppendRequest {
-            offset,
+            offset: offset.map(|offset| i64::try_from(offset.0).expect("the core keeps offsets within i64")),
             rows: payload.encoded.clone(),
         };
         match connection.sender.try_send(append) {
-            Ok(()) => connection.unanswered.push_back(request),
+            Ok(()) => {
+                let at = Instant::now();
+                connection.unanswered.push_back(Sent { request, at });
+                let sent_before = self.payloads.sent(batch, (connection.stream.clone(), offset));
+                if sent_before.is_some() {
+                    self.metrics.add(Counter::RequestsResent, 1);
+                }
+            }
             // The receiver says why; the core then sends everything again.
             Err(SendError::Over) => {}
             Err(error @ SendError::Full) => {
@@ -551,16 +700,28 @@ impl Driver {
         Ok(())
     }
 
+    /// Answers the host, which has waited since then.
+    fn reply_timed<T>(&self, histogram: Histogram, host: Option<(oneshot::Sender<T>, Instant)>, value: T) {
+        if let Some((host, since)) = host {
+            self.metrics.observe(histogram, since.elapsed());
+            reply(Some(host), value);
+        }
+    }
+
     fn start_flushes(&mut self) -> Result<(), SinkError> {
         while self.flushes_running < PARALLEL_FLUSHES
-            && let Some((flush, stream, offset)) = self.flushes_waiting.pop_front()
+            && let Some(flush) = self.flushes_waiting.pop_front()
         {
-            let (transport, stream) = (self.transport.clone(), parse(&stream)?);
+            let (transport, stream) = (self.transport.clone(), parse(&flush.stream)?);
+            let offset = i64::try_from(flush.offset.0).expect("the core keeps offsets within i64");
             self.flushes_running += 1;
             self.calls.spawn(async move {
+                let begin = Instant::now();
+                let result = transport.flush_rows(&stream, offset).await;
                 Done::Flushed {
                     flush,
-                    result: transport.flush_rows(&stream, offset).await,
+                    took: begin.elapsed(),
+                    result,
                 }
             });
         }

@@ -16,14 +16,13 @@ mod translate;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use bigquery_sink_state::{
-    CommitList, Core, CoreConfig, DefaultStreamCore, DefaultStreams, Epoch, Input, Micros, Mutation,
-    Protocol, RestoredUnion, RowErrorPolicy, StreamName, SubtaskIndex, SubtaskState,
+    CommitList, Core, CoreConfig, DefaultStreamCore, DefaultStreams, Destination, Epoch, Input, Micros,
+    Mutation, Protocol, RestoredUnion, RowErrorPolicy, StreamName, SubtaskIndex, SubtaskState,
 };
 use bigquery_write_proto::names::TableName;
 use bigquery_write_proto::rows::{RowEncoder, Wire};
@@ -32,25 +31,27 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::clock::Clock;
 use crate::credentials::{TokenSource, token_source};
 use crate::error::SinkError;
 use crate::host::{Barrier, CloseReason, CommitReplay, Committed, Prepared, Restored, SinkOperator, Task};
+use crate::metrics::{Metrics, Subtask, SubtaskMetrics};
 use crate::options::{RowErrors, SinkOptions, WriteMode};
 use crate::probe::Probe;
 use crate::transport::Transport;
 use dead_letters::DeadLetters;
-use driver::{Clock, Commit, Driver, Feed, Mark};
+use driver::{Commit, Driver, Feed, Mark};
 use refused::{Sieve, Sifted};
 
-/// What the subtasks of one process share: the connection, the tokens, the counters.
+/// What the subtasks of one process share: the connection, the tokens, the metrics.
 #[derive(Clone, Debug)]
 pub struct Environment {
     /// The Storage Write API.
     pub transport: Transport,
     /// Tokens for it and for table administration; none for plaintext endpoints.
     pub tokens: Option<Arc<dyn TokenSource>>,
-    /// Counts over all subtasks.
-    pub counters: Arc<Counters>,
+    /// What happened, over all subtasks.
+    pub metrics: Arc<Metrics>,
     /// Whether the REST API may be asked what became of the table when a failure makes one wonder, though no option needs that API; not
     /// where the network is a simulated one, which it is not part of.
     pub asks_rest: bool,
@@ -61,11 +62,12 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// What the options ask for. Opens no connection and looks no credential up.
+    /// What the options ask for. Opens no connection and looks no credential up. The metrics are those of the host's registry
+    /// ([`Metrics::of_default_registry`]), or `Arc::default()` where nobody gathers any.
     ///
     /// # Errors
     /// An endpoint or a CA file that cannot be used.
-    pub fn new(options: &SinkOptions) -> Result<Self, SinkError> {
+    pub fn new(options: &SinkOptions, metrics: Arc<Metrics>) -> Result<Self, SinkError> {
         let tokens = token_source(options);
         let quota_project = options.quota_project.as_ref().map(|project| project.as_str());
         let transport = Transport::connect(&options.endpoints, tokens.clone(), quota_project)
@@ -73,54 +75,11 @@ impl Environment {
         Ok(Self {
             transport,
             tokens,
-            counters: Arc::default(),
+            metrics,
             asks_rest: true,
             probe: Probe::default(),
             mutation: Mutation::default(),
         })
-    }
-}
-
-/// Counts since the process started; they never go down.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Rows BigQuery acknowledged, without dead letters.
-    pub rows_appended: AtomicU64,
-    /// Rows that did not fit the table, as the sink found before it sent them.
-    pub rows_rejected: AtomicU64,
-    /// Rows that BigQuery refused, of those that became dead letters.
-    pub rows_rejected_by_bigquery: AtomicU64,
-    /// Dead letters BigQuery acknowledged.
-    pub dead_letters_written: AtomicU64,
-    /// Streams created.
-    pub streams_created: AtomicU64,
-    /// Streams left in the middle of an epoch.
-    pub streams_left: AtomicU64,
-    /// Connections that ended and were opened again.
-    pub reconnects: AtomicU64,
-    /// Requests sent again.
-    pub retries: AtomicU64,
-    /// Requests that BigQuery refused as too large and that were cut in two.
-    pub requests_split: AtomicU64,
-    /// Answers of older connections that were dropped, and those that connections still owed when they were given up.
-    pub stale_answers_dropped: AtomicU64,
-    /// Answers behind a failed request that were dropped; the requests are sent again.
-    pub echoes_discarded: AtomicU64,
-    /// Own resends that met their own rows.
-    pub own_resends_stored: AtomicU64,
-    /// Values that lost digits below a microsecond (`write.sub_microseconds = 'truncate'`).
-    pub values_truncated: AtomicU64,
-    /// Flushes that had been done before.
-    pub already_flushed: AtomicU64,
-    /// Rows of commits that could not be shown to be visible and count as visible (`commit.unprovable = 'assume_visible'`).
-    pub rows_assumed_visible: AtomicU64,
-    /// Rows of commits that could not be shown to be visible and count as lost (`commit.unprovable = 'accept_loss'`).
-    pub rows_lost: AtomicU64,
-}
-
-impl Counters {
-    fn add(counter: &AtomicU64, count: u64) {
-        counter.fetch_add(count, Ordering::Relaxed);
     }
 }
 
@@ -162,6 +121,8 @@ pub struct BigQuerySink {
 struct Running {
     encoder: RowEncoder,
     wire: Arc<Wire>,
+    metrics: Arc<Subtask>,
+    clock: Clock,
     feed: mpsc::Sender<Feed>,
     commits: mpsc::Sender<Commit>,
     task: AbortOnDropHandle<Result<(), SinkError>>,
@@ -245,6 +206,80 @@ impl BigQuerySink {
         }
     }
 
+    /// Looks at the table and starts the sink's own task.
+    async fn begin(
+        &self,
+        restored: Option<Restored>,
+        clock: Clock,
+        metrics: SubtaskMetrics,
+    ) -> Result<Running, SinkError> {
+        let restored = restored.map(|restored| {
+            let union = read_union(&self.options.table.to_string(), &restored)?;
+            Ok::<_, SinkError>((union, restored.replay))
+        });
+        let restored = restored.transpose()?;
+        let now = self.task.started_at_micros;
+        let started = start::start(&self.options, &self.columns, &self.environment, now).await?;
+        let newest = restored.as_ref().map(|(union, _)| union.epoch());
+        let dead_letters = self.dead_letters(newest).await?;
+        let is_young = started.table_is_young || dead_letters.as_ref().is_some_and(|(_, is_young)| *is_young);
+        if let Some((union, replay)) = &restored {
+            self.tell_restored(&metrics, union, *replay);
+        }
+        let core = self.core(clock, restored, is_young);
+        let (encoder, wire) = (started.encoder, Arc::new(started.wire));
+        // The queues hold one entry: what is beyond waits in the host's call, which is its backpressure.
+        let (feed, feeds) = mpsc::channel(1);
+        let (commits, commits_out) = mpsc::channel(1);
+        let counted = Arc::clone(metrics.subtask());
+        let driver = Driver::new(
+            core,
+            self.task.subtask,
+            metrics,
+            Arc::clone(&wire),
+            dead_letters.map(|(letters, _)| letters),
+            &self.options,
+            &self.environment,
+        );
+        let task = AbortOnDropHandle::new(tokio::spawn(driver.run(feeds, commits_out)));
+        Ok(Running {
+            encoder,
+            wire,
+            metrics: counted,
+            clock,
+            feed,
+            commits,
+            task,
+        })
+    }
+
+    /// What the restored checkpoint may still owe belongs to the metrics of whoever is to publish it.
+    fn tell_restored(&self, metrics: &SubtaskMetrics, union: &RestoredUnion, replay: CommitReplay) {
+        if replay == CommitReplay::Confirmed {
+            metrics.committed(union.epoch());
+            return;
+        }
+        let (subtask, parallelism) = (self.task.subtask.0, self.task.parallelism);
+        let ours = union
+            .states()
+            .filter(|state| state.subtask.0 % parallelism == subtask);
+        let ours: Vec<&SubtaskState> = ours.collect();
+        let letters = match &self.options.row_errors {
+            RowErrors::Fail => None,
+            RowErrors::DeadLetter { table, .. } => Some(format!("{table}/")),
+        };
+        let is_letters =
+            |stream: &StreamName| letters.as_ref().is_some_and(|table| stream.0.starts_with(table));
+        metrics.restored(
+            &ours,
+            replay == CommitReplay::Expected,
+            |stream| match is_letters(stream) {
+                true => Destination::DeadLetters,
+                false => Destination::Table,
+            },
+        );
+    }
+
     fn take_running(&mut self) -> Result<Running, SinkError> {
         self.running.take().ok_or_else(|| {
             SinkError::internal(
@@ -259,12 +294,16 @@ impl BigQuerySink {
             encoder: &running.encoder,
             wire: &running.wire,
             limit: coalesce::largest(&running.wire),
-            counters: &self.environment.counters,
+            metrics: &running.metrics,
         };
-        match self.options.row_errors {
+        let sifted = match self.options.row_errors {
             RowErrors::Fail => sieve.all(batch),
             RowErrors::DeadLetter { .. } => sieve.part(batch),
+        };
+        if let Err(error) = &sifted {
+            running.metrics.trouble(running.clock, &error.to_string());
         }
+        sifted
     }
 
     /// What writes dead letters, if they are asked for.
@@ -324,39 +363,18 @@ impl SinkOperator for BigQuerySink {
             started_at: Micros(self.task.started_at_micros),
             started: Instant::now(),
         };
-        let restored = restored.map(|restored| {
-            let union = read_union(&self.options.table.to_string(), &restored)?;
-            Ok::<_, SinkError>((union, restored.replay))
-        });
-        let restored = restored.transpose()?;
-        let now = self.task.started_at_micros;
-        let started = start::start(&self.options, &self.columns, &self.environment, now).await?;
-        let newest = restored.as_ref().map(|(union, _)| union.epoch());
-        let dead_letters = self.dead_letters(newest).await?;
-        let is_young = started.table_is_young || dead_letters.as_ref().is_some_and(|(_, is_young)| *is_young);
-        let core = self.core(clock, restored, is_young);
-        let (encoder, wire) = (started.encoder, Arc::new(started.wire));
-        // The queues hold one entry: what is beyond waits in the host's call, which is its backpressure.
-        let (feed, feeds) = mpsc::channel(1);
-        let (commits, commits_out) = mpsc::channel(1);
-        let driver = Driver::new(
-            core,
-            clock,
-            self.task.subtask,
-            Arc::clone(&wire),
-            dead_letters.map(|(letters, _)| letters),
-            &self.options,
-            &self.environment,
-        );
-        let task = AbortOnDropHandle::new(tokio::spawn(driver.run(feeds, commits_out)));
-        self.running = Some(Running {
-            encoder,
-            wire,
-            feed,
-            commits,
-            task,
-        });
-        Ok(())
+        let metrics = self.environment.metrics.start(&self.task, clock);
+        let told = Arc::clone(metrics.subtask());
+        match self.begin(restored, clock, metrics).await {
+            Ok(running) => {
+                self.running = Some(running);
+                Ok(())
+            }
+            Err(error) => {
+                told.trouble(clock, &error.to_string());
+                Err(error)
+            }
+        }
     }
 
     async fn process_batch(&mut self, batch: RecordBatch) -> Result<(), SinkError> {
@@ -373,7 +391,9 @@ impl SinkOperator for BigQuerySink {
         let mut running = self.take_running()?;
         let (reply, prepared) = oneshot::channel();
         let epoch = barrier.epoch;
-        running.feed(Feed::Mark(Mark::Barrier { epoch, reply })).await?;
+        let since = Instant::now();
+        let mark = Mark::Barrier { epoch, since, reply };
+        running.feed(Feed::Mark(mark)).await?;
         let driver::Prepared { state, commit, rows } = running.answer(prepared).await?;
         self.running = Some(running);
         Ok(Prepared {
@@ -395,6 +415,7 @@ impl SinkOperator for BigQuerySink {
             .commit(Commit {
                 epoch,
                 entries,
+                since: Instant::now(),
                 reply,
             })
             .await?;

@@ -30,6 +30,7 @@ impl BigQuerySink {
         let (reply, prepared) = tokio::sync::oneshot::channel();
         let mark = driver::Mark::Barrier {
             epoch: barrier.epoch,
+            since: tokio::time::Instant::now(),
             reply,
         };
         if running.feed(driver::Feed::Mark(mark)).await.is_err() {

@@ -6,8 +6,9 @@ use arrow_array::{BooleanArray, RecordBatch};
 use arrow_select::filter::filter_record_batch;
 use bigquery_write_proto::rows::{ConvertError, Converted, MeasuredRows, RowEncoder, RowErrors, Wire};
 
-use super::{Counters, translate};
+use super::translate;
 use crate::error::SinkError;
+use crate::metrics::{Counter, RejectedBy, Subtask};
 
 /// How many rows an error tells of.
 const LISTED: usize = 10;
@@ -47,7 +48,7 @@ pub(super) struct Sieve<'a> {
     pub(super) wire: &'a Wire,
     /// Most bytes of a request's rows.
     pub(super) limit: usize,
-    pub(super) counters: &'a Counters,
+    pub(super) metrics: &'a Subtask,
 }
 
 impl Sieve<'_> {
@@ -118,13 +119,14 @@ impl Sieve<'_> {
     }
 
     fn measured(self, converted: Converted) -> Result<MeasuredRows, SinkError> {
-        Counters::add(&self.counters.values_truncated, converted.truncated);
+        self.metrics.add(Counter::ValuesTruncated, converted.truncated);
         let measured = self.wire.measure(converted.batch);
         measured.map_err(|error| SinkError::internal("rows could not be measured").with_source(error))
     }
 
     fn count_refused(self, rows: usize) {
-        Counters::add(&self.counters.rows_rejected, rows as u64);
+        self.metrics
+            .add(Counter::RowsRejected(RejectedBy::Sink), rows as u64);
     }
 }
 

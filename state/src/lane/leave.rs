@@ -3,7 +3,7 @@
 use crate::failures::failure;
 use crate::fault::{Fault, Phase};
 use crate::ids::{Micros, NextOffset, StreamName};
-use crate::io::{Failure, FailureKind, Notice};
+use crate::io::{Failure, FailureKind, LeaveReason, Notice};
 use crate::mutant::Mutant;
 use crate::open_stream::{Open, Outcome, Shared};
 use crate::trouble::Over;
@@ -21,7 +21,7 @@ pub(super) struct LeftStream {
 
 impl Lane {
     /// Leaves the stream with its flush target frozen; what was not acknowledged goes to a new one (invariant 7).
-    pub(super) fn leave(&mut self, reason: &str, shared: &mut Shared) {
+    pub(super) fn leave(&mut self, reason: LeaveReason, shared: &mut Shared) {
         self.disconnect(shared);
         let Stream::Open(open) = std::mem::replace(&mut self.stream, Stream::None) else {
             return;
@@ -37,7 +37,7 @@ impl Lane {
         shared.notice(Notice::StreamLeft {
             stream: name.clone(),
             flushable: acked,
-            reason: reason.into(),
+            reason,
         });
         if shared.mutation.is(Mutant::CountLateAckAfterLeaving) {
             self.late.left(&name, &ledger);
@@ -61,7 +61,7 @@ impl Lane {
     }
 
     /// Leaves the stream and has another made, at once the first time, then with pauses and a budget.
-    pub(super) fn replace(&mut self, reason: &str, fault: &Fault, shared: &mut Shared) -> Outcome {
+    pub(super) fn replace(&mut self, reason: LeaveReason, fault: &Fault, shared: &mut Shared) -> Outcome {
         self.leave(reason, shared);
         let salt = self.salt(shared);
         let Some(pause) = self.patience.left_stream(&shared.limits, shared.now, salt) else {
@@ -90,7 +90,7 @@ impl Lane {
                 ),
             });
         }
-        self.replace(&format!("it is gone and owed nothing ({fault})"), fault, shared)
+        self.replace(LeaveReason::Gone(fault.clone()), fault, shared)
     }
 
     /// Nothing says that what it owes can be flushed (invariant 7).

@@ -9,7 +9,7 @@
 use crate::failures::{check_removal, dead_letter_refused, failure, names_no_row};
 use crate::fault::{Fault, Phase, Reaction};
 use crate::ids::{BatchId, RowCount, StreamName};
-use crate::io::{Command, Destination, Limits, Notice, RowErrorPolicy};
+use crate::io::{Command, Destination, LeaveReason, Limits, Notice, RowErrorPolicy};
 use crate::ledger::Batch;
 use crate::mutant::Mutant;
 use crate::open_stream::{Connection, Flow, Outcome, Shared};
@@ -123,10 +123,7 @@ impl Lane {
         if gone.is_some() || self.owes_and_may_be_gone() {
             return self.gone(&gone.unwrap_or(fault), shared);
         }
-        self.leave(
-            "rows were refused while it is not known what became of requests on it",
-            shared,
-        );
+        self.leave(LeaveReason::InDoubt, shared);
         Ok(())
     }
 

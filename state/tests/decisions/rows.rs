@@ -2,7 +2,7 @@
 
 use bigquery_sink_state::{
     BatchId, Code, Command, CoreConfig, Destination, Epoch, FailureKind, Fault, Generation, Input, Lane,
-    NextOffset, Notice, Place, RowCount, RowErrorPolicy, RowFault, StreamName,
+    LeaveReason, NextOffset, Notice, Place, RowCount, RowErrorPolicy, RowFault, StreamName,
 };
 
 use crate::bench::*;
@@ -199,7 +199,7 @@ fn rows_do_not_move_up_while_a_request_behind_is_in_doubt() {
     let left = Notice::StreamLeft {
         stream: StreamName("s1".into()),
         flushable: NextOffset(1),
-        reason: "rows were refused while it is not known what became of requests on it".into(),
+        reason: LeaveReason::InDoubt,
     };
     let rejected = Notice::RowsRejected {
         stream: StreamName("s1".into()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigquery_sink::{
-    Barrier, CloseReason, CommitReplay, Counters, Epoch, Mutation, Prepared, Restored, Retry, SinkError,
+    Barrier, CloseReason, CommitReplay, Epoch, Metrics, Mutation, Prepared, Restored, Retry, SinkError,
     SinkOperator, SubtaskIndex, Task,
 };
 use bigquery_sink_pipeline::SinkFactory as _;
@@ -75,8 +75,8 @@ impl Process {
         }
     }
 
-    pub(crate) fn counters(&self) -> Arc<Counters> {
-        self.sinks.counters()
+    pub(crate) fn metrics(&self) -> Arc<Metrics> {
+        self.sinks.metrics()
     }
 
     /// Lives until it ends by itself. Dropping the future is the end of everything that the process does.

@@ -1,9 +1,10 @@
 //! Rows on their way through the driver: from the host into requests, and refused ones into dead letters.
 
-use bigquery_sink_state::{BatchId, Destination, Input, RowCount, RowFault};
+use std::collections::BTreeMap;
+
+use bigquery_sink_state::{BatchId, Destination, Input, NextOffset, RowCount, RowFault, StreamName};
 use bigquery_write_proto::rows::{EncodedRows, MeasuredRows};
 
-use super::super::Counters;
 use super::super::refused::{Reason, Refused, Sifted, only, without};
 use super::Driver;
 use crate::error::SinkError;
@@ -17,6 +18,57 @@ pub(super) struct Unacknowledged {
     pub(super) encoded: EncodedRows,
     /// What was encoded, kept only where BigQuery may have rows taken out of it (`row_errors = 'dead_letter'`).
     pub(super) kept: Vec<MeasuredRows>,
+    /// The stream it went out on last, and its first row's offset there, where that is known.
+    pub(super) sent_to: Option<(StreamName, Option<NextOffset>)>,
+}
+
+/// Requests that were not acknowledged, by number.
+#[derive(Debug, Default)]
+pub(super) struct Payloads {
+    by_number: BTreeMap<BatchId, Unacknowledged>,
+    /// Of all of them.
+    bytes: u64,
+}
+
+impl Payloads {
+    pub(super) fn insert(&mut self, number: BatchId, payload: Unacknowledged) {
+        self.bytes += payload.bytes();
+        self.by_number.insert(number, payload);
+    }
+
+    pub(super) fn remove(&mut self, number: BatchId) -> Option<Unacknowledged> {
+        let payload = self.by_number.remove(&number)?;
+        self.bytes -= payload.bytes();
+        Some(payload)
+    }
+
+    pub(super) fn get(&self, number: BatchId) -> Option<&Unacknowledged> {
+        self.by_number.get(&number)
+    }
+
+    /// Takes note of where a request goes, and gives where it went before.
+    pub(super) fn sent(
+        &mut self,
+        number: BatchId,
+        to: (StreamName, Option<NextOffset>),
+    ) -> Option<StreamName> {
+        let payload = self.by_number.get_mut(&number)?;
+        payload.sent_to.replace(to).map(|(stream, _)| stream)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_number.len()
+    }
+}
+
+impl Unacknowledged {
+    fn bytes(&self) -> u64 {
+        self.encoded.bytes() as u64
+    }
 }
 
 impl Driver {
@@ -58,6 +110,7 @@ impl Driver {
             rows,
             encoded: payload.encoded,
             kept: if may_shrink { payload.measured } else { Vec::new() },
+            sent_to: None,
         };
         self.payloads.insert(id, unacknowledged);
         self.tell(Input::Batch {
@@ -71,22 +124,21 @@ impl Driver {
 
     /// Lets go of a request that was acknowledged, or has no rows left.
     pub(super) fn release(&mut self, batch: BatchId) {
-        if let Some(payload) = self.payloads.remove(&batch) {
-            let counter = match payload.destination {
-                Destination::Table => &self.counters.rows_appended,
-                Destination::DeadLetters => &self.counters.dead_letters_written,
-            };
-            Counters::add(counter, payload.rows.0);
+        let Some(payload) = self.payloads.remove(batch) else {
+            return;
+        };
+        let size = (payload.rows, payload.bytes());
+        // One that has no rows left was not acknowledged.
+        if let Some((stream, offset)) = payload.sent_to.filter(|_| payload.rows.0 > 0) {
+            let end = offset.map(|offset| offset.plus(payload.rows));
+            self.metrics.acknowledged(&stream, payload.destination, end, size);
         }
     }
 
     /// Takes rows that BigQuery refused out of a request, and makes dead letters of them.
     pub(super) fn remove_rows(&mut self, batch: BatchId, faults: &[RowFault]) -> Result<(), SinkError> {
-        let payload = self
-            .payloads
-            .get_mut(&batch)
-            .filter(|payload| !payload.kept.is_empty());
-        let Some(payload) = payload else {
+        let payload = self.payloads.remove(batch);
+        let Some(mut payload) = payload.filter(|payload| !payload.kept.is_empty()) else {
             return Err(SinkError::internal(
                 "rows are to be taken out of a request that was not kept for that",
             ));
@@ -111,7 +163,10 @@ impl Driver {
         payload.rows = RowCount(good.num_rows() as u64);
         payload.kept = vec![good];
         payload.encoded = self.wire.encode(&payload.kept).map_err(internal)?;
-        let (left, bytes) = (payload.rows, payload.encoded.bytes() as u64);
+        // What goes out next is another request.
+        payload.sent_to = None;
+        let (left, bytes) = (payload.rows, payload.bytes());
+        self.payloads.insert(batch, payload);
         if let Some(letters) = &mut self.dead_letters {
             // They came as rows before.
             letters.count(0, &refused.reasons)?;
@@ -129,7 +184,7 @@ impl Driver {
     /// Cuts a request in two that BigQuery refused as too large. Later ones become no larger than its larger half, which may be refused too.
     pub(super) fn split(&mut self, batch: BatchId) -> Result<(), SinkError> {
         let internal = |error| SinkError::internal("a request could not be cut in two").with_source(error);
-        let Some(whole) = self.payloads.remove(&batch) else {
+        let Some(whole) = self.payloads.remove(batch) else {
             return Err(SinkError::internal(
                 "a request is to be cut in two that is not there",
             ));
@@ -157,6 +212,7 @@ impl Driver {
             rows: RowCount(rows),
             encoded,
             kept,
+            sent_to: None,
         };
         self.payloads.insert(batch, part(rows, first, kept));
         self.payloads

@@ -64,7 +64,7 @@ async fn a_lost_answer_repeats_its_rows_and_loses_none() {
             "{format}: rows 3 to 5 were stored before their answer was lost"
         );
         assert_appends_only(&world);
-        assert_eq!(world.counter(|counters| &counters.reconnects), 1);
+        assert_eq!(world.reconnects(), 1);
     }
 }
 

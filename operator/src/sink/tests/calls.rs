@@ -42,7 +42,7 @@ async fn rows_become_visible_with_the_commit_of_their_checkpoint_and_not_before(
     let committed = sink.handle_commit(Epoch(1), &commits).await.unwrap();
     assert_eq!(committed, Committed { rows: RowCount(5) });
     assert_eq!(world.visible(), [0, 1, 2, 3, 4]);
-    assert_eq!(world.counter(|counters| &counters.rows_appended), 5);
+    assert_eq!(world.total(Counter::RowsAppended), 5);
 }
 
 #[tokio::test(start_paused = true)]

@@ -185,7 +185,7 @@ async fn a_default_still_takes_the_place_of_null_after_a_reconnect() {
         r#"{"rpc": "AppendRows", "occurrence": {"nth": 1}, "action": {"kind": "refuse", "code": "UNAVAILABLE", "message": "away"}}"#,
     );
     write(&world, three_rows()).await.unwrap();
-    assert_eq!(world.counter(|counters| &counters.reconnects), 1);
+    assert_eq!(world.reconnects(), 1);
     assert_eq!(seen(&world)[1], format!("new 7 [\"a\", \"b\"] {MADE} NULL"));
 }
 

@@ -42,11 +42,7 @@ async fn lost_answers_cost_neither_rows_nor_duplicates() {
             let fired = world.handle.faults()[0].fired;
             assert!(fired > 0, "{rpc} {code}");
             if rpc.starts_with("AppendRows") {
-                assert_eq!(
-                    world.counter(|counters| &counters.own_resends_stored),
-                    fired,
-                    "{rpc} {code}"
-                );
+                assert_eq!(world.total(Counter::OwnResendsStored), fired, "{rpc} {code}");
                 assert_eq!(world.handle.streams_created(), 1, "the stream is kept");
             }
         }
@@ -99,7 +95,7 @@ async fn slow_answers_change_nothing() {
     );
     four_epochs(&world).await;
     assert_eq!(world.handle.streams_created(), 1);
-    assert_eq!(world.counter(|counters| &counters.reconnects), 0);
+    assert_eq!(world.reconnects(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,9 +108,9 @@ async fn an_answer_that_never_comes_costs_a_reconnect() {
     let begin = Instant::now();
     four_epochs(&world).await;
     assert!(begin.elapsed() < Duration::from_secs(45), "{:?}", begin.elapsed());
-    assert_eq!(world.counter(|counters| &counters.reconnects), 1);
+    assert_eq!(world.reconnects(), 1);
     // Its own answer, and the one behind it.
-    assert_eq!(world.counter(|counters| &counters.own_resends_stored), 2);
+    assert_eq!(world.total(Counter::OwnResendsStored), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,8 +130,8 @@ async fn an_idle_close_is_normal_life_and_costs_a_reconnect() {
     assert_eq!(world.visible(), (0..6).collect::<Vec<_>>());
     assert_eq!(world.handle.streams_created(), 1);
     assert_eq!(world.calls(Rpc::AppendRows), 2);
-    assert_eq!(world.counter(|counters| &counters.reconnects), 1);
-    assert_eq!(world.counter(|counters| &counters.retries), 0);
+    assert_eq!(world.reconnects(), 1);
+    assert_eq!(world.total(Counter::RequestsResent), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,7 +191,7 @@ async fn a_stream_that_another_connection_took_is_left_for_a_new_one() {
         (0..8).collect::<Vec<_>>(),
         "the zombie's row never shows"
     );
-    assert_eq!(world.counter(|counters| &counters.streams_left), 1);
+    assert_eq!(world.total(Counter::StreamsDiscarded(Discarded::Gone)), 1);
     assert_eq!(world.handle.streams_created(), 2);
 }
 
@@ -247,10 +243,9 @@ async fn a_commit_that_cannot_be_shown_to_be_visible_is_the_operators_decision()
             ("assume_visible" | "accept_loss", Ok(_)) => {}
             (_, result) => panic!("{decision}: {result:?}"),
         }
-        let counters = &world.environment.counters;
         let counts = (
-            counters.rows_assumed_visible.load(Ordering::Relaxed),
-            counters.rows_lost.load(Ordering::Relaxed),
+            world.total(Counter::RowsAssumedVisible),
+            world.total(Counter::RowsLost),
         );
         assert_eq!(counts, counted, "{decision}");
     }

@@ -350,5 +350,5 @@ async fn a_long_queue_goes_out_in_one_turn() {
     let taken = checkpoint(1, &mut sink).await;
     assert_eq!(commit(1, &taken, &mut sink).await, 220);
     assert_eq!(world.visible(), (0..220).collect::<Vec<_>>());
-    assert_eq!(world.counter(|counters| &counters.reconnects), 0);
+    assert_eq!(world.reconnects(), 0);
 }

@@ -14,7 +14,7 @@ mod start;
 mod tables;
 
 use std::io;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::Int64Type;
@@ -33,6 +33,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::*;
 use crate::error::{Blame, Retry};
+use crate::metrics::{Counter, Discarded, RejectedBy};
 use crate::testing;
 
 /// What a reader sees of nothing.
@@ -83,7 +84,7 @@ impl World {
         let environment = Environment {
             transport: pipes(&handle, &options),
             tokens: None,
-            counters: Arc::default(),
+            metrics: Arc::default(),
             asks_rest: true,
             probe: Probe::default(),
             mutation: Mutation::default(),
@@ -182,8 +183,14 @@ impl World {
             .collect()
     }
 
-    fn counter(&self, counter: impl Fn(&Counters) -> &AtomicU64) -> u64 {
-        counter(&self.environment.counters).load(Ordering::Relaxed)
+    fn total(&self, counter: Counter) -> u64 {
+        self.environment.metrics.total(counter)
+    }
+
+    /// Over all codes.
+    fn reconnects(&self) -> u64 {
+        let metrics = &self.environment.metrics;
+        metrics.sum(|counter| matches!(counter, Counter::Reconnects(_)))
     }
 }
 

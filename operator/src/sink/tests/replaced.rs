@@ -149,7 +149,7 @@ async fn a_table_replaced_while_nothing_was_owed_takes_the_rows_that_follow() {
     replace_table(&world);
     publish(2, rows(3..6), &mut sink).await;
     assert_eq!(world.visible(), [3, 4, 5]);
-    assert_eq!(world.counter(|counters| &counters.streams_left), 1);
+    assert_eq!(world.total(Counter::StreamsDiscarded(Discarded::Gone)), 1);
 }
 
 fn id() -> Column {

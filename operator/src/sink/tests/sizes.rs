@@ -83,17 +83,13 @@ async fn requests_that_the_server_refuses_as_too_large_are_halved_until_they_fit
         let batch = RecordBatch::try_new(self::columns(), columns).unwrap();
         let mut sink = world.start(None).await;
         publish(1, batch.clone(), &mut sink).await;
-        let refused = world.counter(|counters| &counters.requests_split);
+        let refused = world.total(Counter::RequestsSplit);
         assert!(
             (6..=24).contains(&refused),
             "two requests of 2 MB into parts of 0.25: {refused}"
         );
         publish(2, batch.clone(), &mut sink).await;
-        assert_eq!(
-            world.counter(|counters| &counters.requests_split),
-            refused,
-            "{format}"
-        );
+        assert_eq!(world.total(Counter::RequestsSplit), refused, "{format}");
         let visible = world.handle.rows(&target()).unwrap();
         let twice = arrow_select::concat::concat_batches(&batch.schema(), [&batch, &batch]).unwrap();
         assert_eq!(visible.columns(), twice.columns(), "in their order, as they were");

@@ -121,7 +121,7 @@ async fn rows_that_do_not_fit_are_named_without_their_values_and_none_goes_out()
                 NULL in a REQUIRED column";
     assert_eq!(told(&error), (Blame::User, Retry::Never, text.to_owned()));
     assert!(!format!("{error:?}").contains("secret"));
-    assert_eq!(world.counter(|counters| &counters.rows_rejected), 2);
+    assert_eq!(world.total(Counter::RowsRejected(RejectedBy::Sink)), 2);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(world.calls(Rpc::CreateWriteStream), 0);
 }
@@ -173,7 +173,7 @@ impl Secured {
             ("endpoint.ca", ca.to_str().unwrap()),
             ("credentials", self.files[1].path().to_str().unwrap()),
         ]));
-        let environment = Environment::new(&options).unwrap();
+        let environment = Environment::new(&options, Arc::default()).unwrap();
         let task = Task {
             subtask: SubtaskIndex(0),
             parallelism: 1,
