@@ -2,6 +2,7 @@
 
 mod clock;
 pub mod credentials;
+pub mod engine;
 mod error;
 mod host;
 pub mod metrics;

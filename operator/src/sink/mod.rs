@@ -26,6 +26,7 @@ use bigquery_sink_state::{
 };
 use bigquery_write_proto::names::TableName;
 use bigquery_write_proto::rows::{RowEncoder, Wire};
+use bigquery_write_proto::wire::TableSchema;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -160,6 +161,18 @@ impl BigQuerySink {
             }
         };
         Ok(TableLooks { table, dead_letters })
+    }
+
+    /// The table's columns, as far as BigQuery knows the table yet: none where the options let the start create or change it and it
+    /// is not found.
+    ///
+    /// # Errors
+    /// A missing table, a missing permission, or no answer.
+    pub async fn table_columns(
+        options: &SinkOptions,
+        environment: &Environment,
+    ) -> Result<Option<TableSchema>, SinkError> {
+        start::columns(options, environment).await
     }
 
     fn core(

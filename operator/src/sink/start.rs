@@ -70,6 +70,23 @@ pub(super) async fn start(
     })
 }
 
+/// The table's columns as the Storage Write API tells them; none where there is no table yet that the start would create.
+pub(super) async fn columns(
+    options: &SinkOptions,
+    environment: &Environment,
+) -> Result<Option<TableSchema>, SinkError> {
+    let deadline = Instant::now() + BUDGET;
+    match table_schema(options, environment, deadline).await {
+        Ok(schema) => Ok(Some(schema)),
+        Err(error)
+            if administers(options) && matches!(error.code, Code::NotFound | Code::PermissionDenied) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(lookup_error(options, error)),
+    }
+}
+
 /// As [`start`], looking only.
 pub(super) async fn look(
     options: &SinkOptions,

@@ -3,6 +3,7 @@
 
 mod columns;
 mod describe;
+mod list;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ use tokio::time::sleep;
 
 use self::columns::completed;
 use self::describe::{layout_difference, new_table, partitioning_of, wire_schema};
+pub use self::list::{Names, names};
 use crate::credentials::{TokenSource, google_credentials};
 use crate::error::SinkError;
 use crate::options::{CreateTable, Endpoint, SinkOptions};

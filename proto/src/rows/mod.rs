@@ -30,6 +30,7 @@ pub use mapping::{
 pub use problem::{ColumnProblem, ColumnProblemKind};
 pub use protobuf::ProtoBatch;
 pub use refusal::{RowError, RowErrors, RowReason};
+pub use types::table_type;
 
 use crate::wire::TableSchema;
 use convert::Conversion;

@@ -68,7 +68,8 @@ fn struct_fields(fields: &Fields) -> String {
 }
 
 /// The table's type as BigQuery's SQL spells it, without mode.
-pub(super) fn table_type(column: &TableFieldSchema) -> String {
+#[must_use]
+pub fn table_type(column: &TableFieldSchema) -> String {
     let TableFieldSchema {
         max_length,
         precision,
