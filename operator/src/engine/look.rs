@@ -1,5 +1,6 @@
 //! What a person in the engine's console sees before there is a pipeline: whether the table is there, and which there are.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bigquery_write_proto::rows::table_type;
@@ -31,7 +32,7 @@ pub struct Suggestions {
 /// What is wrong with the options, the table or the columns.
 pub async fn look(profile: &Form, table: &Form, declared: &Declared) -> Result<Vec<String>, SinkError> {
     let options = options(profile, table, declared).map_err(SinkError::user)?;
-    let environment = Environment::new(&options)?;
+    let environment = Environment::new(&options, Arc::default())?;
     let mut told = Vec::new();
     let found = BigQuerySink::table_columns(&options, &environment).await?;
     if let Some(table) = &found {
@@ -66,8 +67,9 @@ pub async fn suggestions(profile: &Form) -> Result<Suggestions, SinkError> {
         ));
     }
     // The options of a table are not there yet.
-    let table = [("dataset", "d"), ("table", "t")].map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let (_, table) = Form::split(table.to_vec()).map_err(SinkError::user)?;
+    let placeholders = [("dataset", "d"), ("table", "t")];
+    let placeholders = placeholders.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let (_, table) = Form::split(placeholders.into()).map_err(SinkError::user)?;
     let options = options(profile, &table, &Declared::default()).map_err(SinkError::user)?;
     let names = tables::names(&options, token_source(&options));
     let names = timeout(PATIENCE, names).await.unwrap_or_else(|_| {

@@ -24,6 +24,7 @@ pub use self::form::{Form, is_for_the_connector, profile_form, table_form};
 pub use self::look::{Suggestions, look, suggestions};
 use crate::error::SinkError;
 use crate::host::{Barrier, CloseReason, SinkOperator as _, Task};
+use crate::metrics::Metrics;
 use crate::options::{SinkOptions, WriteMode};
 use crate::sink::{BigQuerySink, Environment};
 
@@ -165,7 +166,7 @@ impl EngineSink {
         let restored = restore::restored(states)?;
         let environment = match self.environment.take() {
             Some(environment) => environment,
-            None => Environment::new(&options)?,
+            None => Environment::new(&options, Metrics::of_default_registry())?,
         };
         let has_timestamp = input.column_with_name(TIMESTAMP).is_some()
             && has_column(TIMESTAMP, &options, &environment).await?;

@@ -295,7 +295,7 @@ fn environment(handle: &Handle, options: &SinkOptions) -> Environment {
     Environment {
         transport,
         asks_rest: false,
-        ..Environment::new(options).unwrap()
+        ..Environment::new(options, Arc::default()).unwrap()
     }
 }
 

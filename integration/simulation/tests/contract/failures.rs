@@ -1,6 +1,7 @@
 //! Errors, and what keeps the engine, which has no deadlines, from waiting for ever.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bigquery_sink::engine::{Controller, Declared, EngineSink, Form};
@@ -22,7 +23,7 @@ async fn t11_and_t25_a_sink_that_is_not_started_does_nothing() {
 async fn t11_options_that_are_wrong_are_an_error_of_the_start() {
     let given = [("project", "shop"), ("dataset", "sales"), ("write.mode", "never")];
     let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let (profile, table) = Form::split(given.to_vec()).unwrap();
+    let (profile, table) = Form::split(given.into()).unwrap();
     let mut sink = EngineSink::new(&profile, &table, Declared::default());
     let engine = Engine::new(Controller::Controller);
     let wrong = sink
@@ -169,11 +170,11 @@ async fn t16_a_tick_tells_of_a_failure_without_rows() {
 async fn t24_tls_needs_no_provider_of_the_process() {
     let given = [("project", "shop"), ("dataset", "sales"), ("table", "orders")];
     let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let (profile, table) = Form::split(given.to_vec()).unwrap();
+    let (profile, table) = Form::split(given.into()).unwrap();
     let options = bigquery_sink::engine::options(&profile, &table, &Declared::default()).unwrap();
     assert_eq!(
         options.endpoints.grpc.as_str(),
         "https://bigquerystorage.googleapis.com"
     );
-    Environment::new(&options).unwrap();
+    Environment::new(&options, Arc::default()).unwrap();
 }
