@@ -1,6 +1,7 @@
 //! The sink as an operator: each method is one call of `EngineSink` and back. T1 to T26 are the traps that its tests are numbered by.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arrow::array::RecordBatch;
@@ -73,7 +74,7 @@ impl ArrowOperator for BigQueryOperator {
             .table_manager
             .get_global_keyed_state::<u32, Vec<u8>>(STATE_TABLE);
         let states = states.await?.take();
-        let input = ctx.in_schemas[0].schema.clone();
+        let input = Arc::clone(&ctx.in_schemas[0].schema);
         let task = task(&ctx.task_info);
         self.sink.on_start(task, &input, &states).await.map_err(error)
     }

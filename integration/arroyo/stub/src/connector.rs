@@ -59,6 +59,7 @@ impl Connection {
 }
 
 /// What a connector has to say and to do.
+#[allow(clippy::wrong_self_convention, reason = "the engine's names")]
 pub trait Connector: Send {
     /// What is kept of a profile.
     type ProfileT: DeserializeOwned + Serialize;

@@ -65,4 +65,7 @@ pub struct OperatorConfig {
     pub connection: serde_json::Value,
     /// The table.
     pub table: serde_json::Value,
+    /// Rows a second, of a source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<u32>,
 }
