@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arrow_schema::SchemaRef;
+use bigquery_sink::engine::{Declared, EngineSink, Form};
 use bigquery_sink::options::SinkOptions;
 use bigquery_sink::transport::Transport;
 use bigquery_sink::{BigQuerySink, Environment, Metrics, Mutation, Probe, SinkError, SinkOperator, Task};
@@ -13,6 +14,7 @@ use bigquery_sink_pipeline::store::{StoreError, StoreLocation, TakeOver};
 use bigquery_sink_pipeline::{Control, HostConfig, HostError, Pipeline, SinkFactory, Summary, run};
 use tokio::time::sleep;
 
+use crate::engine::Connector;
 use crate::point::{Point, StepKind};
 use crate::scenario::{End, Incarnation, Scenario, Workload, WriteMode};
 use crate::supervisor::Last;
@@ -181,6 +183,16 @@ impl Sinks {
     }
 }
 
+impl Sinks {
+    /// As [`SinkFactory::create`], through what the connector for Arroyo uses.
+    pub(crate) fn connect(&self, pipeline: &Pipeline, task: Task, columns: SchemaRef) -> Connector {
+        let forms = Form::split(given(pipeline));
+        let (profile, table) = forms.expect("the simulation's own options are known");
+        let sink = EngineSink::new(&profile, &table, Declared::default());
+        Connector::new(sink.with_environment(self.environment.clone()), task, columns)
+    }
+}
+
 impl SinkFactory for Sinks {
     fn create(&self, task: Task, columns: SchemaRef) -> Result<Box<dyn SinkOperator>, SinkError> {
         Ok(Box::new(BigQuerySink::new(
@@ -192,14 +204,15 @@ impl SinkFactory for Sinks {
     }
 }
 
-fn options(pipeline: &Pipeline) -> SinkOptions {
-    let given: Vec<(String, String)> = pipeline
-        .sink
-        .options
-        .iter()
+fn given(pipeline: &Pipeline) -> Vec<(String, String)> {
+    let options = pipeline.sink.options.iter();
+    options
         .map(|option| (option.name.clone(), option.value.clone()))
-        .collect();
-    SinkOptions::parse(&given)
+        .collect()
+}
+
+fn options(pipeline: &Pipeline) -> SinkOptions {
+    SinkOptions::parse(&given(pipeline))
         .unwrap_or_else(|problems| panic!("the simulation's own options are wrong: {problems:?}"))
 }
 

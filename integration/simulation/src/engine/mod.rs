@@ -3,6 +3,7 @@
 //! [`EnginePlan`] says what happens, [`Process`] does it to the real operators, [`Store`] is what it goes on from after a
 //! crash, and [`Ledger`] knows which rows must be visible then.
 
+mod connector;
 mod ledger;
 mod plan;
 pub(crate) mod plans;
@@ -15,7 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bigquery_sink_pipeline::Pipeline;
 
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, WriteMode};
+pub(crate) use connector::Connector;
 use ledger::Ledger;
 pub(crate) use ledger::Rows;
 pub use plan::{EnginePlan, Life, PlanClose, PlanStep, ReplayTold, RestoreFrom};
@@ -29,6 +31,8 @@ pub(crate) struct Engine {
     /// Rows of each key.
     rows: u64,
     pipeline: Arc<Pipeline>,
+    /// Rows become visible with a commit.
+    commits: bool,
     memory: Mutex<Memory>,
 }
 
@@ -46,6 +50,7 @@ impl Engine {
             plan,
             rows: scenario.workload.rows,
             pipeline: Arc::clone(pipeline),
+            commits: scenario.workload.mode == WriteMode::ExactlyOnce,
             memory: Mutex::default(),
         }))
     }

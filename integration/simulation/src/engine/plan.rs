@@ -55,7 +55,7 @@ pub enum ReplayTold {
     /// Whether it will be replayed.
     #[default]
     Truth,
-    /// That it may be, as Arroyo does.
+    /// Nothing, as Arroyo tells nothing: these lives are driven through what the connector for Arroyo uses.
     Unknown,
 }
 

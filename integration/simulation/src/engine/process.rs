@@ -147,8 +147,14 @@ impl Process {
                 operator_name: sink.name.clone(),
                 node_id: 1,
             };
-            self.operators
-                .push(self.sinks.create(task, Arc::clone(&sink.columns))?);
+            let columns = Arc::clone(&sink.columns);
+            let operator = match self.life.replay {
+                ReplayTold::Unknown if self.engine.commits => {
+                    Box::new(self.sinks.connect(&self.engine.pipeline, task, columns))
+                }
+                _ => self.sinks.create(task, columns)?,
+            };
+            self.operators.push(operator);
         }
         let site = &self.site;
         let starts = (0..).zip(&mut self.operators).map(|(subtask, operator)| {
