@@ -474,7 +474,7 @@ impl AppendResult {
         )
     }
 
-    const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::AlreadyExists => "already_exists",
@@ -494,7 +494,7 @@ impl FlushResult {
     /// All.
     pub const ALL: [Self; 4] = [Self::Ok, Self::AlreadyFlushed, Self::Retry, Self::Failed];
 
-    const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::AlreadyFlushed => "already_flushed",

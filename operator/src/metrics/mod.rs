@@ -20,6 +20,7 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
+pub(crate) use families::code_name;
 pub use families::{
     AppendResult, Counter, Discarded, Family, FlushResult, Gauge, Histogram, Kind, LABELS, PREFIX,
     RejectedBy, describe, families, values,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bigquery_sink_state::{Destination, Epoch, Fault, NextOffset, RowCount, StreamName, SubtaskState};
 
 use super::Metrics;
-use super::families::{Counter, Discarded, Gauge, Histogram};
+use super::families::{Counter, Discarded, Gauge, Histogram, code_name};
 use super::live::Live;
 use super::status::{SubtaskStatus, Trouble};
 use crate::clock::Clock;
@@ -220,10 +220,7 @@ impl SubtaskMetrics {
             0 => String::new(),
             rows => format!(" ({rows} rows)"),
         };
-        self.trouble(&format!(
-            "{what}: {}: {message}{rows}",
-            super::families::code_name(*code)
-        ));
+        self.trouble(&format!("{what}: {}: {message}{rows}", code_name(*code)));
     }
 
     /// What the restored checkpoint may still owe: the states whose commit lists this subtask flushes.
@@ -282,16 +279,17 @@ impl SubtaskMetrics {
         self.with(|running| running.live.asked(stream, end));
     }
 
-    /// Rows are visible up to there.
-    pub(crate) fn flushed(&self, stream: &StreamName, end: NextOffset) {
+    /// Rows are visible up to there; gives how many were not known to be before.
+    pub(crate) fn flushed(&self, stream: &StreamName, end: NextOffset) -> RowCount {
         let Some(Some(shown)) = self.with(|running| running.live.flushed(stream, end)) else {
-            return;
+            return RowCount(0);
         };
         let before = self.metrics.shown(stream, end);
         let rows = end.0.saturating_sub(before.max(shown.from).0);
         if shown.of == Destination::Table {
             self.add(Counter::RowsCommitted, rows);
         }
+        RowCount(rows)
     }
 
     /// What was asked for counts as done (`commit.unprovable`).

@@ -1,6 +1,7 @@
 //! The sink's own task: carries out the core's commands and tells it what happened. It decides nothing.
 
 mod rows;
+mod spans;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::pending;
@@ -19,8 +20,10 @@ use futures::stream::{BoxStream, SelectAll, StreamExt as _, unfold};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until};
+use tracing::{Instrument as _, Span};
 
 use self::rows::Payloads;
+use self::spans::Spans;
 use super::aftermath::Aftermath;
 use super::coalesce::Coalescer;
 use super::dead_letters::DeadLetters;
@@ -28,7 +31,7 @@ use super::refused::Sifted;
 use super::{Environment, notice, translate};
 use crate::clock::Clock;
 use crate::error::SinkError;
-use crate::metrics::{AppendResult, Counter, FlushResult, Histogram, RejectedBy, SubtaskMetrics};
+use crate::metrics::{AppendResult, Counter, FlushResult, Histogram, RejectedBy, SubtaskMetrics, code_name};
 use crate::options::{RowErrors, SinkOptions, WriteMode};
 use crate::probe::{CommandKind, Moment, Probe};
 use crate::transport::{
@@ -93,6 +96,7 @@ struct Connection {
 struct Sent {
     request: RequestNumber,
     at: Instant,
+    span: Span,
 }
 
 /// A call that was answered.
@@ -104,6 +108,7 @@ enum Done {
     },
     Flushed {
         flush: Flush,
+        span: Span,
         took: Duration,
         result: Result<i64, CallError>,
     },
@@ -125,6 +130,7 @@ pub(super) struct Driver {
     wire: Arc<Wire>,
     transport: Transport,
     metrics: SubtaskMetrics,
+    spans: Spans,
     subtask: SubtaskIndex,
     options: Arc<SinkOptions>,
     environment: Environment,
@@ -172,6 +178,7 @@ impl Driver {
             wire,
             transport: environment.transport.clone(),
             metrics,
+            spans: Spans::new(subtask),
             subtask,
             options: Arc::clone(options),
             environment: environment.clone(),
@@ -301,6 +308,7 @@ impl Driver {
             reply,
         } = commit;
         self.committed = Some((reply, since));
+        self.spans.committing(epoch);
         self.tell(Input::Commit { epoch, entries });
     }
 
@@ -348,12 +356,17 @@ impl Driver {
                 self.metrics.fault("CreateWriteStream", &fault);
                 self.tell(Input::CreateFailed { lane, fault });
             }
-            Done::Flushed { flush, took, result } => self.flushed(&flush, took, result),
+            Done::Flushed {
+                flush,
+                span,
+                took,
+                result,
+            } => span.in_scope(|| self.flushed(&flush, &span, took, result)),
         }
         Ok(())
     }
 
-    fn flushed(&mut self, flush: &Flush, took: Duration, result: Result<i64, CallError>) {
+    fn flushed(&mut self, flush: &Flush, span: &Span, took: Duration, result: Result<i64, CallError>) {
         self.flushes_running -= 1;
         self.metrics.observe(Histogram::FlushDuration, took);
         let result = result.map_err(|error| translate::call_fault(&error));
@@ -367,13 +380,15 @@ impl Driver {
             Ok(_) => None,
             Err(fault) => {
                 self.metrics.fault("FlushRows", fault);
+                span.record("result", code_name(fault.code));
                 None
             }
         };
         match shown {
             Some(result) => {
                 self.metrics.add(Counter::Flushes(result), 1);
-                self.metrics.flushed(&flush.stream, flush.offset.next_offset());
+                let rows = self.metrics.flushed(&flush.stream, flush.offset.next_offset());
+                span.record("rows", rows.0).record("result", result.as_str());
             }
             None => self.flush_refused = true,
         }
@@ -398,7 +413,7 @@ impl Driver {
                 let Some(open) = self.connections.get_mut(&connection) else {
                     return Ok(());
                 };
-                let Some(Sent { request, at }) = open.unanswered.pop_front() else {
+                let Some(Sent { request, at, span }) = open.unanswered.pop_front() else {
                     let table = &self.table;
                     return Err(SinkError::external(format!(
                         "BigQuery answered a request to append to {table} that was not sent"
@@ -409,6 +424,7 @@ impl Driver {
                     Ok(offset) => {
                         open.acknowledged = true;
                         self.metrics.add(Counter::AppendRequests(AppendResult::Ok), 1);
+                        span.record("result", AppendResult::Ok.as_str());
                         let offset = offset.and_then(|offset| u64::try_from(offset).ok());
                         Input::AppendAcked {
                             connection,
@@ -421,9 +437,10 @@ impl Driver {
                             open.sender.open_again();
                         }
                         let fault = translate::refusal_fault(&refusal);
-                        self.metrics
-                            .add(Counter::AppendRequests(self.append_result(&fault)), 1);
+                        let result = self.append_result(&fault);
+                        self.metrics.add(Counter::AppendRequests(result), 1);
                         self.metrics.fault("AppendRows", &fault);
+                        span.record("result", result.as_str());
                         Input::AppendFailed {
                             connection,
                             request,
@@ -536,8 +553,12 @@ impl Driver {
             self.probe.pass(self.subtask, Moment::After(kind)).await;
         }
         self.count_refused_flush(FlushResult::Retry);
-        self.metrics.inflight(self.payloads.bytes(), self.payloads.len());
+        self.tell_inflight();
         self.start_flushes()
+    }
+
+    fn tell_inflight(&self) {
+        self.metrics.inflight(self.payloads.bytes(), self.payloads.len());
     }
 
     fn count_failure(&mut self, failure: &Failure) {
@@ -562,7 +583,10 @@ impl Driver {
             } => {
                 self.append(connection, request, offset, batch)?;
             }
-            Command::Release { batch } => self.release(batch),
+            Command::Release { batch } => {
+                self.release(batch);
+                self.tell_inflight();
+            }
             Command::RemoveRows { batch, rows } => self.remove_rows(batch, &rows)?,
             Command::Split { batch } => self.split(batch)?,
             Command::Prepared {
@@ -576,6 +600,7 @@ impl Driver {
                     letters.prepared(epoch);
                 }
                 self.metrics.prepared();
+                self.spans.prepared(epoch, rows);
                 let prepared = Prepared { state, commit, rows };
                 let host = self.prepared.take();
                 self.reply_timed(Histogram::CheckpointDrain, host, prepared);
@@ -592,6 +617,7 @@ impl Driver {
             Command::Committed { epoch, rows } => {
                 self.aftermath.published(epoch);
                 self.metrics.committed(epoch);
+                self.spans.committed(epoch);
                 let host = self.committed.take();
                 self.reply_timed(Histogram::CommitDuration, host, rows);
             }
@@ -684,7 +710,10 @@ impl Driver {
         match connection.sender.try_send(append) {
             Ok(()) => {
                 let at = Instant::now();
-                connection.unanswered.push_back(Sent { request, at });
+                let span = self
+                    .spans
+                    .append(&connection.stream, offset, payload.rows, payload.bytes());
+                connection.unanswered.push_back(Sent { request, at, span });
                 let sent_before = self.payloads.sent(batch, (connection.stream.clone(), offset));
                 if sent_before.is_some() {
                     self.metrics.add(Counter::RequestsResent, 1);
@@ -715,11 +744,14 @@ impl Driver {
             let (transport, stream) = (self.transport.clone(), parse(&flush.stream)?);
             let offset = i64::try_from(flush.offset.0).expect("the core keeps offsets within i64");
             self.flushes_running += 1;
+            let span = self.spans.flush(&flush.stream, flush.offset);
             self.calls.spawn(async move {
                 let begin = Instant::now();
-                let result = transport.flush_rows(&stream, offset).await;
+                let call = transport.flush_rows(&stream, offset);
+                let result = call.instrument(span.clone()).await;
                 Done::Flushed {
                     flush,
+                    span,
                     took: begin.elapsed(),
                     result,
                 }

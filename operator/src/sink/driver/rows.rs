@@ -66,7 +66,7 @@ impl Payloads {
 }
 
 impl Unacknowledged {
-    fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.encoded.bytes() as u64
     }
 }

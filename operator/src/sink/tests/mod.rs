@@ -10,6 +10,7 @@ mod formats;
 mod replaced;
 mod restore;
 mod sizes;
+mod spans;
 mod start;
 mod tables;
 
