@@ -1,5 +1,7 @@
 //! The table, the registry, and what the gauges say over time.
 
+mod monitoring;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -41,7 +43,7 @@ fn gathered(registry: &Registry, family: &str) -> Vec<String> {
 #[test]
 fn the_page_of_metrics_in_the_docs_is_the_table() {
     // UPDATE_EXPECT=1 writes it.
-    expect_test::expect_file!["../../../docs/metrics.md"].assert_eq(&describe());
+    expect_test::expect_file!["../../../../docs/metrics.md"].assert_eq(&describe());
 }
 
 #[test]
