@@ -15,9 +15,14 @@ pub(crate) fn expected(once: Expected, scenario: &Scenario, came_true: &CameTrue
         WriteMode::ExactlyOnce => once,
         WriteMode::AtLeastOnce => Expected::AtLeastOnce {
             due: Box::new(once),
-            may_repeat: reads_again(came_true) || sends_again(came_true),
+            may_repeat: may_repeat(came_true),
         },
     }
+}
+
+/// Whether something that went wrong explains rows that are there more than once, or that nobody was told of.
+pub(crate) fn may_repeat(came_true: &CameTrue<'_>) -> bool {
+    reads_again(came_true) || sends_again(came_true)
 }
 
 /// Rows since the newest checkpoint are read again by each process after the first, and after each restart.

@@ -12,6 +12,7 @@ pub mod enumerate;
 pub mod errant;
 mod expect;
 mod faults;
+mod metrics;
 #[cfg(feature = "mutants")]
 pub mod mutants;
 mod oracle;

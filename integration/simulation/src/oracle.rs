@@ -33,6 +33,8 @@ struct Held {
     parallelism: u32,
     input_ended: bool,
     rows_committed: u64,
+    /// Rows of its commit lists.
+    rows: u64,
 }
 
 /// The newest complete checkpoint.
@@ -42,6 +44,8 @@ pub(crate) struct Newest {
     pub(crate) committed: bool,
     /// Nothing is left to read.
     pub(crate) input_ended: bool,
+    /// Rows of its commit lists.
+    pub(crate) rows: u64,
 }
 
 /// What became visible, by stream, in order.
@@ -70,14 +74,17 @@ impl Checkpoints {
                 // Torn, or gone bad: the host must refuse it. What it held is known from before.
                 Err(error) => said.push((false, format!("checkpoint {id:?} cannot be read: {error}"))),
                 Ok(manifest) if !self.known.contains_key(&id) => {
+                    let parts = manifest.subtasks.iter();
+                    let parts = parts.map(|part| (&part.state[..], &part.commit[..]));
+                    let (rows, told) = self.complete(id, parts);
+                    said.extend(told);
                     let held = Held {
                         parallelism: manifest.parallelism,
                         input_ended: manifest.input_ended,
                         rows_committed: manifest.rows_committed,
+                        rows,
                     };
                     self.known.insert(id, held);
-                    let parts = manifest.subtasks.iter();
-                    said.extend(self.complete(id, parts.map(|part| (&part.state[..], &part.commit[..]))));
                 }
                 Ok(_) => {}
             }
@@ -93,16 +100,17 @@ impl Checkpoints {
             parallelism: held.parallelism,
             committed: self.committed.contains(id),
             input_ended: held.input_ended,
+            rows: held.rows,
         });
         said
     }
 
-    /// A checkpoint is complete with these parts: state and commit entry of each subtask.
+    /// A checkpoint is complete with these parts: state and commit entry of each subtask. Gives its rows, and what is to be said.
     fn complete<'a>(
         &mut self,
         id: impl fmt::Debug,
         parts: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-    ) -> Vec<(bool, String)> {
+    ) -> (u64, Vec<(bool, String)>) {
         let mut said = Vec::new();
         let mut rows = 0;
         for (state, commit) in parts {
@@ -122,7 +130,7 @@ impl Checkpoints {
             }
         }
         said.push((false, format!("checkpoint {id:?} is complete with {rows} rows")));
-        said
+        (rows, said)
     }
 
     /// The engine's newest checkpoint is complete.
@@ -132,11 +140,12 @@ impl Checkpoints {
         parts: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Vec<(bool, String)> {
         let mut parallelism = 0;
-        let said = self.complete(epoch, parts.inspect(|_| parallelism += 1));
+        let (rows, said) = self.complete(epoch, parts.inspect(|_| parallelism += 1));
         self.newest = Some(Newest {
             parallelism,
             committed: false,
             input_ended: false,
+            rows,
         });
         said
     }

@@ -15,6 +15,7 @@ use bigquery_sink_pipeline::{Control, HostConfig, HostError, Pipeline, SinkFacto
 use tokio::time::sleep;
 
 use crate::engine::Connector;
+use crate::metrics;
 use crate::point::{Point, StepKind};
 use crate::scenario::{End, Incarnation, Scenario, Workload, WriteMode};
 use crate::supervisor::Last;
@@ -229,12 +230,17 @@ fn environment(site: &Arc<Site>, options: &SinkOptions, mutation: Mutation) -> E
     let transport = Transport::with_connector(endpoint, connector, None, None)
         .expect("a plaintext endpoint needs no certificate");
     let probed = Arc::clone(site);
+    let metrics = Arc::<Metrics>::default();
+    let told = Arc::clone(&metrics);
     Environment {
         transport,
         tokens: None,
-        metrics: Arc::default(),
+        metrics,
         asks_rest: false,
-        probe: Probe::new(move |subtask, moment| probed.hit(Point::Command(moment), Some(subtask.0))),
+        probe: Probe::new(move |subtask, moment| {
+            metrics::look(&probed, &told, subtask.0, moment);
+            probed.hit(Point::Command(moment), Some(subtask.0))
+        }),
         mutation,
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bigquery_sink_pipeline::Pipeline;
 use bigquery_write_emulator::catalog::{DatasetRef, TableRef};
+use bigquery_write_emulator::faults::{FaultAction, FaultRule};
 use bigquery_write_emulator::machine::Switches;
 use bigquery_write_emulator::schema::{Column, Kind, Mode, Schema};
 use bigquery_write_emulator::{Config, Handle};
@@ -18,6 +19,7 @@ use crate::at_least_once;
 use crate::engine::Engine;
 use crate::expect::{self, Outcome};
 use crate::faults::{CameTrue, Faults};
+use crate::metrics;
 use crate::oracle;
 use crate::point::Hit;
 use crate::predicate::Predicate;
@@ -125,8 +127,8 @@ async fn simulate(scenario: &Scenario) -> Report {
         Outcome::Stuck
     });
     let simulated = world.elapsed();
-    let supervised = supervisor.supervised();
-    supervisor.end().await;
+    let (supervised, replayed) = (supervisor.supervised(), supervisor.replayed());
+    let counts = supervisor.end().await;
     let checkpoints = world.checkpoints();
     let (calls, connections, stores, hits) = (
         handle.faults(),
@@ -140,21 +142,37 @@ async fn simulate(scenario: &Scenario) -> Report {
         store: &stores,
         hits: &hits,
     };
+    let rows = handle.rows(&table()).expect("the table was made");
+    let letters = scenario.workload.dead_letters.then(|| {
+        handle
+            .rows(&TableRef::new(TABLE.0, TABLE.1, REFUSED))
+            .expect("the table was made")
+    });
     match expect::expected(scenario, &outcome, &checkpoints, engine.as_deref()) {
         Err(violation) => world.violation(violation),
         Ok(expected) => {
             let expected = at_least_once::expected(expected, scenario, &came_true);
-            let rows = handle.rows(&table()).expect("the table was made");
-            let letters = scenario.workload.dead_letters.then(|| {
-                handle
-                    .rows(&TableRef::new(TABLE.0, TABLE.1, REFUSED))
-                    .expect("the table was made")
-            });
             let (rows, published) = ((&rows, letters.as_ref()), world.published());
             for violation in oracle::judge(rows, &published, &checkpoints, &expected) {
                 world.violation(violation);
             }
         }
+    }
+    let recreated = |rule: &FaultRule| matches!(rule.action, FaultAction::RecreateTable {});
+    // The embedded host always goes on from the newest checkpoint, and repeats its commit if that is not confirmed. The engine may not.
+    let goes_on = engine.is_none() || counts.len() == 1;
+    let truth = metrics::Truth {
+        rows: rows.num_rows() as u64,
+        dead_letters: letters.map_or(0, |letters| letters.num_rows() as u64),
+        streams: handle.streams_created(),
+        mode: scenario.workload.mode,
+        is_whole: scenario.unlearned.is_empty() && !scenario.faults.rules.iter().any(recreated),
+        is_complete: outcome == Outcome::Complete && goes_on,
+        replayed: goes_on.then_some(replayed),
+        may_repeat: at_least_once::may_repeat(&came_true),
+    };
+    for violation in metrics::judge(&counts, &truth) {
+        world.violation(violation);
     }
     if let Err(violation) = expect::restarts(scenario, &came_true, supervised) {
         world.violation(violation);
@@ -215,7 +233,8 @@ fn make_tables(handle: &Handle, pipeline: &Pipeline, dead_letters: bool) {
         .expect("the dataset is empty");
 }
 
-async fn tasks_at_rest() -> usize {
+/// Lets every task have its turn; gives how many there are then.
+pub(crate) async fn tasks_at_rest() -> usize {
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }

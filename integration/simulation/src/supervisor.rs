@@ -13,8 +13,10 @@ use tokio::time::{sleep, timeout};
 
 use crate::engine::{self, Engine};
 use crate::expect::Outcome;
+use crate::metrics::Counts;
 use crate::predicate::Predicate;
 use crate::process::Process;
+use crate::run::tasks_at_rest;
 use crate::scenario::{End, Incarnation, Scenario};
 use crate::world::{Site, World};
 
@@ -37,6 +39,8 @@ pub(crate) struct Supervisor<'a> {
     alive: Vec<(usize, LocalBoxFuture<'a, Last>)>,
     /// How often a process ended with an error that a restart may mend, and another was started.
     supervised: usize,
+    /// Rows of checkpoints that were not confirmed when a process began: another may have published them before.
+    replayed: u64,
 }
 
 /// What drives the sink in every process.
@@ -78,6 +82,7 @@ impl<'a> Supervisor<'a> {
             started: Vec::new(),
             alive: Vec::new(),
             supervised: 0,
+            replayed: 0,
         }
     }
 
@@ -128,6 +133,11 @@ impl<'a> Supervisor<'a> {
         self.supervised
     }
 
+    /// Rows of commits that more than one process may have carried out.
+    pub(crate) fn replayed(&self) -> u64 {
+        self.replayed
+    }
+
     /// Until one of those that are left has ended well; `None` if none has.
     async fn until_zombies_end(&mut self) -> Option<Outcome> {
         while let Some((_, ended)) = self.next_end().await {
@@ -144,8 +154,8 @@ impl<'a> Supervisor<'a> {
         None
     }
 
-    /// Lets zombies end, drops whoever is left.
-    pub(crate) async fn end(mut self) {
+    /// Lets zombies end, drops whoever is left; gives what each process counted.
+    pub(crate) async fn end(mut self) -> Vec<Counts> {
         let all = async { while self.next_end().await.is_some() {} };
         // One that waits for ever, behind a door or in a fault, is dropped.
         timeout(LAST_WORDS, all).await.ok();
@@ -155,9 +165,13 @@ impl<'a> Supervisor<'a> {
             drop(process);
             site.bury();
         }
+        // What a task that was dropped holds is gone with its turn.
+        tasks_at_rest().await;
         for started in &self.started {
             self.count(&started.metrics);
         }
+        let counts = self.started.iter();
+        counts.map(|started| Counts::of(&started.metrics)).collect()
     }
 
     fn start(&mut self, incarnation: &Incarnation) {
@@ -166,9 +180,11 @@ impl<'a> Supervisor<'a> {
         site.note(format_args!("starts with {parallelism} subtasks"));
         if let Some(newest) = self.world.checkpoints().newest
             && !newest.committed
-            && newest.parallelism != parallelism
         {
-            self.world.saw(Predicate::CommitAfterRescale);
+            self.replayed += newest.rows;
+            if newest.parallelism != parallelism {
+                self.world.saw(Predicate::CommitAfterRescale);
+            }
         }
         let (metrics, life): (_, LocalBoxFuture<'a, Last>) = match &self.host {
             Host::Embedded(pipeline) => {

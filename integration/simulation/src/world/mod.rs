@@ -119,6 +119,11 @@ impl World {
         site
     }
 
+    /// The index of the process that began last.
+    pub(crate) fn newest_site(&self) -> Option<usize> {
+        self.record().sites.len().checked_sub(1)
+    }
+
     /// The checkpoint store as that process reaches it.
     pub(crate) fn store(&self, site: &Arc<Site>) -> Store {
         let host = HostIdentity {

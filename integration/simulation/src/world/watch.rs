@@ -35,6 +35,11 @@ impl Site {
         }
     }
 
+    /// Whether no other process has begun since.
+    pub(crate) fn is_newest(&self) -> bool {
+        self.world.newest_site() == Some(self.index)
+    }
+
     /// The process comes by a point; true if it is dead there.
     pub(crate) fn hit(&self, point: Point, subtask: Option<u32>) -> bool {
         if self.door.is_dead() {
