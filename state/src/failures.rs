@@ -40,8 +40,7 @@ pub(crate) fn names_no_row(fault: &Fault, rows: RowCount, stream: &StreamName) -
     Failure {
         kind: FailureKind::User,
         message: format!(
-            "appending failed: {fault}; the refused request to {stream} holds rows 0 to {}, so that nothing tells which to leave out",
-            rows.0 - 1
+            "appending failed: {fault}; the refused request to {stream} holds rows 1 to {rows}, so that nothing tells which to leave out"
         ),
     }
 }
@@ -74,7 +73,7 @@ pub(crate) fn check_removal(
 pub(crate) fn too_large_text(bytes: u64, fault: &Fault) -> String {
     format!(
         "takes {bytes} bytes, which BigQuery does not take: {}",
-        fault.message
+        fault.text()
     )
 }
 

@@ -1,8 +1,17 @@
 //! The error table: what a refusal asks for, by code, StorageError, phase and place (write-api.md section 3).
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::ids::RowCount;
+use crate::server_text::{shortened, without_values};
+
+/// Bytes that errors and logs repeat of a server's text about a request.
+const LONGEST: usize = 2 << 10;
+/// And about a row.
+const LONGEST_OF_ROW: usize = 512;
+/// Rows that are told of; the others are counted.
+const LISTED: usize = 10;
 
 /// gRPC status codes by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -132,7 +141,7 @@ pub struct Fault {
     pub expected_offset: Option<u64>,
     /// Rows named as bad.
     pub row_errors: Vec<RowFault>,
-    /// The server's text, for people; never row values.
+    /// The server's text, of which errors and logs repeat a bounded part.
     pub message: String,
 }
 
@@ -141,11 +150,24 @@ pub struct Fault {
 pub struct RowFault {
     /// 0-based in its request.
     pub index: u64,
-    /// The server's text.
+    /// The server's text, which may quote values; [`RowFault::text`] for errors and logs.
     pub message: String,
 }
 
+impl RowFault {
+    /// The server's text for errors and logs: bounded, and without what may be a value of the row.
+    #[must_use]
+    pub fn text(&self) -> String {
+        shortened(&without_values(&self.message), LONGEST_OF_ROW).into_owned()
+    }
+}
+
 impl Fault {
+    /// The server's text about the request, bounded.
+    pub(crate) fn text(&self) -> Cow<'_, str> {
+        shortened(&self.message, LONGEST)
+    }
+
     /// The rows named that are within a request of so many, by ascending index, each once.
     pub(crate) fn rows_within(&self, rows: RowCount) -> Vec<RowFault> {
         let named = self.row_errors.iter().filter(|row| row.index < rows.0);
@@ -163,13 +185,15 @@ impl fmt::Display for Fault {
             write!(f, "/{storage_code:?}")?;
         }
         if !self.message.is_empty() {
-            write!(f, ": {}", self.message)?;
+            write!(f, ": {}", self.text())?;
         }
-        for row in self.row_errors.iter().take(10) {
-            write!(f, "; row {}: {}", row.index, row.message)?;
+        for row in self.row_errors.iter().take(LISTED) {
+            // Counted from 1: this is for people.
+            let number = row.index.saturating_add(1);
+            write!(f, "; row {number} of the request: {}", row.text())?;
         }
-        if self.row_errors.len() > 10 {
-            write!(f, "; and {} more rows", self.row_errors.len() - 10)?;
+        if self.row_errors.len() > LISTED {
+            write!(f, "; and {} more rows", self.row_errors.len() - LISTED)?;
         }
         Ok(())
     }
@@ -215,7 +239,7 @@ pub enum Reaction {
 pub struct Verdict {
     /// What to do.
     pub reaction: Reaction,
-    /// Why, with the source.
+    /// Why, in words for people; the source stands beside the rule.
     pub reason: &'static str,
 }
 
@@ -340,19 +364,22 @@ pub static RULES: &[Rule] = &[
         ALL,
         S::StreamFinalized,
         R::Gone,
-        "a finalized stream takes neither rows nor flushes (write-api.md 2.2)",
+        // write-api.md 2.2.
+        "a finalized stream takes neither rows nor flushes",
     ),
     storage(
         APPENDS,
         S::SchemaMismatchExtraFields,
         R::SchemaLag,
-        "the table lacks a column, or BigQuery has not noticed it yet, which takes minutes (write-api.md 7.3)",
+        // write-api.md 7.3.
+        "the table lacks a column, or BigQuery has not noticed it yet, which takes minutes",
     ),
     storage(
         ALL,
         S::KmsServiceError,
         R::Resend,
-        "the key service failed, which passes (write-api.md 3.2)",
+        // write-api.md 3.2.
+        "the key service failed, which passes",
     ),
     rule(
         &[DefaultAppend],
@@ -376,31 +403,36 @@ pub static RULES: &[Rule] = &[
         &[Flush],
         &[C::AlreadyExists],
         R::Success,
-        "already flushed (Beam's committer relies on it, write-api.md 2.2)",
+        // Beam's committer relies on it (write-api.md 2.2).
+        "already flushed",
     ),
     rule(
         &[Flush],
         &[C::InvalidArgument],
         R::Gone,
-        "a finalized stream refuses every flush (write-api.md 2.2)",
+        // write-api.md 2.2.
+        "a finalized stream refuses every flush",
     ),
     rule(
         &[Create, DefaultAppend],
         &[C::NotFound],
         R::FailSoon,
-        "the table is not there, or was made just now (write-api.md 3.4)",
+        // write-api.md 3.4.
+        "the table is not there, or was made just now",
     ),
     rule(
         &[Append, Flush],
         &[C::NotFound],
         R::MaybeGone,
-        "the stream is gone, or the routing is stale (write-api.md 3.4)",
+        // write-api.md 3.4.
+        "the stream is gone, or the routing is stale",
     ),
     rule(
         &[Append],
         &[C::FailedPrecondition],
         R::Gone,
-        "another connection took the stream, or the service ended it (write-api.md 2.6)",
+        // write-api.md 2.6.
+        "another connection took the stream, or the service ended it",
     ),
     rule(
         &[Create, DefaultAppend, Flush],
@@ -412,7 +444,8 @@ pub static RULES: &[Rule] = &[
         APPENDS,
         &[C::InvalidArgument],
         R::RejectRows,
-        "rows of the request are bad (write-api.md 3.5)",
+        // write-api.md 3.5.
+        "rows of the request are bad",
     )),
     saying(
         "request too large",
@@ -420,7 +453,8 @@ pub static RULES: &[Rule] = &[
             APPENDS,
             &[C::InvalidArgument],
             R::Split,
-            "the request is larger than BigQuery takes here, which is less than it documents (write-api.md 4)",
+            // write-api.md 4.
+            "the request is larger than BigQuery takes here, which is less than it documents",
         ),
     ),
     rule(

@@ -20,6 +20,7 @@ mod open_stream;
 mod owed;
 mod protocol;
 mod rate;
+mod server_text;
 mod trouble;
 
 pub use checkpoint::{

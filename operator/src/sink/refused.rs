@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_select::filter::filter_record_batch;
+use bigquery_sink_state::RowFault;
 use bigquery_write_proto::rows::{ConvertError, Converted, MeasuredRows, RowEncoder, RowErrors, Wire};
 
 use super::translate;
@@ -24,12 +25,15 @@ pub(super) struct Refused {
     pub(super) reasons: Vec<Reason>,
 }
 
-/// Why a row was refused; never with its values.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Why a row was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reason {
     /// Dotted path of the column, where one is to blame and known.
     pub(super) column: Option<String>,
+    /// For the dead letter, which holds the row anyway.
     pub(super) text: String,
+    /// For errors and logs, where BigQuery's text may quote a value.
+    told: Option<String>,
 }
 
 /// A batch, parted.
@@ -133,10 +137,21 @@ impl Sieve<'_> {
 impl Reason {
     /// For a row that not even a request of its own holds.
     pub(super) fn too_large(bytes: usize, limit: usize) -> Self {
+        Self::of_sink(None, too_large(bytes, limit))
+    }
+
+    /// In the sink's words, which never hold a value.
+    pub(super) fn of_sink(column: Option<String>, text: String) -> Self {
         Self {
-            column: None,
-            text: too_large(bytes, limit),
+            column,
+            text,
+            told: None,
         }
+    }
+
+    /// The text without the row's values.
+    pub(super) fn told(&self) -> &str {
+        self.told.as_deref().unwrap_or(&self.text)
     }
 
     /// Whether the row was too large, by the words of BigQuery, whose limit may be any.
@@ -145,21 +160,20 @@ impl Reason {
     }
 
     /// In BigQuery's words. It names a column at the end of its text, if at all (write-api.md 3.5).
-    pub(super) fn of_server(text: &str, wire: &RecordBatch) -> Self {
+    pub(super) fn of_server(fault: &RowFault, wire: &RecordBatch) -> Self {
+        let text = &fault.message;
         let named = text.trim_end_matches('.').rsplit_once(" on field ");
         let named = named.map(|(_, column)| column);
-        // Only what is a column, since the text promises nothing.
+        // Only what is a column, since the text promises nothing. Its case may be the table's.
         let known = |column: &&str| {
-            let top = column.split('.').next().unwrap_or_default();
-            let schema = wire.schema_ref();
-            schema
-                .fields()
-                .iter()
-                .any(|field| field.name().eq_ignore_ascii_case(top))
+            let top = column.split('.').next().unwrap_or_default().to_lowercase();
+            let mut fields = wire.schema_ref().fields().iter();
+            fields.any(|field| field.name().to_lowercase() == top)
         };
         Self {
             column: named.filter(known).map(str::to_owned),
-            text: text.to_owned(),
+            text: text.clone(),
+            told: Some(fault.text()),
         }
     }
 }
@@ -170,7 +184,7 @@ fn reasons_of(errors: &RowErrors) -> BTreeMap<usize, Reason> {
     for error in &errors.errors {
         let (column, text) = (Some(error.column.clone()), error.reason.to_string());
         let Some(reason) = reasons.get_mut(&error.row) else {
-            reasons.insert(error.row, Reason { column, text });
+            reasons.insert(error.row, Reason::of_sink(column, text));
             continue;
         };
         let more = format!("; column `{}`: {text}", error.column);

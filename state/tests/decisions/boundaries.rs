@@ -116,7 +116,7 @@ fn bad_rows_that_may_be_of_either_request_fail_a_job_without_dead_letters_at_onc
     assert_eq!(failure.kind, FailureKind::User);
     assert_eq!(
         failure.to_string(),
-        "appending failed: InvalidArgument: text; row 0: too long (rows of the request are bad (write-api.md 3.5))"
+        "appending failed: InvalidArgument: text; row 1 of the request: too long (rows of the request are bad)"
     );
 }
 

@@ -165,9 +165,89 @@ fn ten_bad_rows_are_shown_and_the_others_counted() {
         };
         fault.to_string()
     };
-    let ten = "InvalidArgument; row 0: bad; row 1: bad; row 2: bad; row 3: bad; row 4: bad; row 5: bad; row 6: bad; row 7: bad; row 8: bad; row 9: bad";
+    // Counted from 1, as the sink counts the rows of a batch.
+    let ten: String = (1..=10)
+        .map(|row| format!("; row {row} of the request: bad"))
+        .collect();
+    let ten = format!("InvalidArgument{ten}");
     assert_eq!(shown(10), ten);
     assert_eq!(shown(12), format!("{ten}; and 2 more rows"));
+}
+
+/// reports.md 90
+#[test]
+fn a_text_of_a_megabyte_is_told_in_few_words_and_the_rows_are_counted() {
+    let row = |index| RowFault {
+        index,
+        message: format!("Field a: {}", "\u{e4}".repeat(1 << 19)),
+    };
+    let fault = Fault {
+        row_errors: (0..5_000).map(row).collect(),
+        message: "\u{e4}".repeat(1 << 19),
+        ..fault(InBand, InvalidArgument, NONE, false)
+    };
+    let text = fault.to_string();
+    assert!(text.len() < 9_000, "{} bytes", text.len());
+    assert!(text.starts_with("InvalidArgument: \u{e4}\u{e4}"), "{text}");
+    assert!(
+        text.contains("\u{e4}… (1048576 bytes in all); row 1 of the request: Field a: \u{e4}"),
+        "{text}"
+    );
+    assert!(
+        text.ends_with("\u{e4}… (1048585 bytes in all); and 4990 more rows"),
+        "{text}"
+    );
+}
+
+/// Errors and logs hold no values of rows; BigQuery's texts do.
+#[test]
+fn what_a_server_says_of_a_row_is_told_without_its_value() {
+    let kept = [
+        "Field foo: STRING(10) has maximum length 10 but got a value with length 12 on field foo.",
+        "Field foo: STRING(65536) has maximum length 65536 but got a value with length 70000 on field foo.",
+        "NULL value is not allowed on field a.b.",
+        "it doesn't fit",
+        "",
+    ];
+    let cut = [
+        (
+            "Timestamp field value is out of range: 1690825888385999872 on field at.",
+            "Timestamp field value is out of range: … on field at.",
+        ),
+        ("Invalid NUMERIC value: 12.5", "Invalid NUMERIC value: …"),
+        (
+            "Field a: Invalid date: 31.12. on field a.",
+            "Field a: Invalid date: … on field a.",
+        ),
+        (
+            "Could not convert value 'my secret' to integer.",
+            "Could not convert value '…' to integer.",
+        ),
+        (
+            "It didn't take \"a \"secret\" one\" here",
+            "It didn't take \"…\" here",
+        ),
+        ("Bad `secret and on", "Bad `…"),
+        ("Cannot parse 2024-01-31 as DATE", "Cannot parse … as DATE"),
+        ("Cannot parse -123456.5 as INT64", "Cannot parse -… as INT64"),
+        ("Bad value: 'on field x' on field y.", "Bad value: … on field y."),
+    ];
+    let cases = kept.into_iter().map(|text| (text, text)).chain(cut);
+    for (said, told) in cases {
+        let row = RowFault {
+            index: 0,
+            message: said.to_owned(),
+        };
+        assert_eq!(row.text(), told, "{said}");
+        let fault = Fault {
+            row_errors: vec![row],
+            ..fault(InBand, InvalidArgument, NONE, false)
+        };
+        assert_eq!(
+            fault.to_string(),
+            format!("InvalidArgument; row 1 of the request: {told}")
+        );
+    }
 }
 
 fn fault(place: Place, code: Code, storage_code: Option<StorageCode>, rows: bool) -> Fault {

@@ -465,7 +465,7 @@ fn bad_rows_are_named_by_index_and_reason() {
     assert_eq!(failure.kind, FailureKind::User);
     assert_eq!(
         failure.message,
-        "appending failed: InvalidArgument: text; row 3: Field a: too long (rows of the request are bad (write-api.md 3.5))"
+        "appending failed: InvalidArgument: text; row 4 of the request: Field a: too long (rows of the request are bad)"
     );
 }
 

@@ -294,7 +294,7 @@ fn a_stream_that_may_be_gone_is_not_left_with_rows_that_are_owed() {
     assert_eq!(failure.kind, FailureKind::Restart);
     assert_eq!(
         failure.message,
-        "stream s1 is gone with rows 0 to 0 acknowledged but not visible (InvalidArgument: text; row 0: bad 0); \
+        "stream s1 is gone with rows 0 to 0 acknowledged but not visible (InvalidArgument: text; row 1 of the request: bad 0); \
          the job restarts from its checkpoint"
     );
 }
@@ -349,7 +349,7 @@ fn a_refusal_that_names_no_row_of_its_request_ends_the_job() {
     assert_eq!(outside.kind, FailureKind::User);
     assert_eq!(
         outside.message,
-        "appending failed: InvalidArgument: text; row 3: bad 3; the refused request to s1 holds rows 0 to 2, \
+        "appending failed: InvalidArgument: text; row 4 of the request: bad 3; the refused request to s1 holds rows 1 to 3, \
          so that nothing tells which to leave out"
     );
     let none = failure(&one_under_way().tell(refused(1, 1, bad_rows(&[])))).unwrap();
@@ -473,7 +473,7 @@ fn a_dead_letter_that_is_refused_itself_ends_the_job_for_good() {
         assert_eq!(failure.kind, FailureKind::User);
         assert_eq!(
             failure.message,
-            "appending dead letters failed: InvalidArgument: text; row 0: bad 0; a dead letter that is refused itself can go nowhere. \
+            "appending dead letters failed: InvalidArgument: text; row 1 of the request: bad 0; a dead letter that is refused itself can go nowhere. \
              Change the dead-letter table so that it takes what the sink writes there, or name another one, and start again"
         );
     }

@@ -27,7 +27,14 @@ pub(super) struct Ratio {
 struct Counts {
     rows: u64,
     refused: u64,
-    reasons: Vec<(Reason, u64)>,
+    reasons: Vec<(Told, u64)>,
+}
+
+/// A reason as an error may show it: the column, and what is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Told {
+    column: Option<String>,
+    text: String,
 }
 
 impl Ratio {
@@ -79,7 +86,7 @@ impl Ratio {
     }
 
     fn too_many(&self) -> SinkError {
-        let mut counts: BTreeMap<&Reason, u64> = BTreeMap::new();
+        let mut counts: BTreeMap<&Told, u64> = BTreeMap::new();
         for (reason, count) in self.batches.iter().flat_map(|batch| &batch.reasons) {
             *counts.entry(reason).or_default() += count;
         }
@@ -87,7 +94,8 @@ impl Ratio {
         let commonest = commonest.map_or_else(String::new, |(reason, count)| {
             let column = reason.column.as_ref();
             let column = column.map_or_else(String::new, |column| format!("column `{column}`: "));
-            format!("; the commonest reason, {count} times: {column}{}", reason.text)
+            let text = reason.text.trim_end_matches('.');
+            format!("; the commonest reason, {count} times: {column}{text}")
         });
         SinkError::user(format!(
             "{} of the last {} rows were refused, more than dead_letter.max_ratio = {} allows{commonest}. Mend the rows or the table, or \
@@ -98,12 +106,16 @@ impl Ratio {
 }
 
 /// How often each reason is there; of many different ones the first.
-fn told_apart(reasons: &[Reason]) -> Vec<(Reason, u64)> {
-    let mut counts: Vec<(Reason, u64)> = Vec::new();
+fn told_apart(reasons: &[Reason]) -> Vec<(Told, u64)> {
+    let mut counts: Vec<(Told, u64)> = Vec::new();
     for reason in reasons {
-        match counts.iter().position(|(known, _)| known == reason) {
+        let same = |(known, _): &(Told, u64)| known.column == reason.column && known.text == reason.told();
+        match counts.iter().position(same) {
             Some(known) => counts[known].1 += 1,
-            None if counts.len() < TOLD_APART => counts.push((reason.clone(), 1)),
+            None if counts.len() < TOLD_APART => {
+                let (column, text) = (reason.column.clone(), reason.told().to_owned());
+                counts.push((Told { column, text }, 1));
+            }
             None => {}
         }
     }

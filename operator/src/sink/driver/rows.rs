@@ -153,7 +153,7 @@ impl Driver {
             rows: only(whole.batch(), &rows)?,
             reasons: faults
                 .iter()
-                .map(|fault| Reason::of_server(&fault.message, whole.batch()))
+                .map(|fault| Reason::of_server(fault, whole.batch()))
                 .collect(),
         };
         let good = self

@@ -185,7 +185,7 @@ fn every_fault_that_stays_ends_within_its_budget() {
             Code::NotFound,
             User,
             60,
-            "the table is not there, or was made just now (write-api.md 3.4)",
+            "the table is not there, or was made just now",
         ),
         (Code::InvalidArgument, User, 0, "the request is wrong"),
     ] {
@@ -307,7 +307,7 @@ fn bad_rows_that_may_be_of_any_request_fail_a_job_without_dead_letters_at_once()
         failure(&bench.tell(end)),
         Some(Failure {
             kind: FailureKind::User,
-            message: "appending failed: InvalidArgument: text; row 0: bad 0 (rows of the request are bad (write-api.md 3.5))".into()
+            message: "appending failed: InvalidArgument: text; row 1 of the request: bad 0 (rows of the request are bad)".into()
         })
     );
 }

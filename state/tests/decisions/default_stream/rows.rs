@@ -14,7 +14,7 @@ fn refused_rows_end_the_job_where_that_is_the_policy() {
         failure(&bench.tell(refused(1, 2, bad_rows(&[0])))),
         Some(Failure {
             kind: FailureKind::User,
-            message: "appending failed: InvalidArgument: text; row 0: bad 0 (rows of the request are bad (write-api.md 3.5))".into()
+            message: "appending failed: InvalidArgument: text; row 1 of the request: bad 0 (rows of the request are bad)".into()
         })
     );
 }
@@ -103,7 +103,7 @@ fn a_refusal_that_names_no_row_of_the_request_or_a_dead_letter_ends_the_job() {
         failure(&bench.tell(refused(1, 1, bad_rows(&[1])))),
         Some(Failure {
             kind: FailureKind::User,
-            message: "appending failed: InvalidArgument: text; row 1: bad 1; the refused request to t/streams/_default holds rows 0 to 0, \
+            message: "appending failed: InvalidArgument: text; row 2 of the request: bad 1; the refused request to t/streams/_default holds rows 1 to 1, \
                       so that nothing tells which to leave out"
                 .into()
         })
@@ -119,7 +119,7 @@ fn a_refusal_that_names_no_row_of_the_request_or_a_dead_letter_ends_the_job() {
     assert_eq!(
         failure(&bench.tell(refused(1, 1, bad_rows(&[0])))).map(|failure| failure.message),
         Some(
-            "appending dead letters failed: InvalidArgument: text; row 0: bad 0; a dead letter that is refused itself can go nowhere. Change \
+            "appending dead letters failed: InvalidArgument: text; row 1 of the request: bad 0; a dead letter that is refused itself can go nowhere. Change \
              the dead-letter table so that it takes what the sink writes there, or name another one, and start again"
                 .into()
         )
