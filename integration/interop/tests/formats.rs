@@ -58,10 +58,32 @@ enum Leaf {
     Interval,
     Numeric,
     BigNumeric,
-    RangeOfDate,
+    Range(Bound),
+    /// NUMERIC of so many digits before the point, and behind it.
+    BoundedNumeric(u8, u8),
+    /// STRING of at most so many characters.
+    BoundedString(u8),
 }
 
-const LEAVES: [Leaf; 16] = [
+/// What a RANGE is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bound {
+    Date,
+    Datetime,
+    Timestamp,
+}
+
+impl Bound {
+    fn leaf(self) -> Leaf {
+        match self {
+            Self::Date => Leaf::Date,
+            Self::Datetime => Leaf::Datetime,
+            Self::Timestamp => Leaf::Timestamp,
+        }
+    }
+}
+
+const LEAVES: [Leaf; 18] = [
     Leaf::Bool,
     Leaf::Int64,
     Leaf::Float64,
@@ -77,7 +99,9 @@ const LEAVES: [Leaf; 16] = [
     Leaf::Interval,
     Leaf::Numeric,
     Leaf::BigNumeric,
-    Leaf::RangeOfDate,
+    Leaf::Range(Bound::Date),
+    Leaf::Range(Bound::Datetime),
+    Leaf::Range(Bound::Timestamp),
 ];
 
 /// A value as BigQuery holds it; an INTERVAL is its months, days and microseconds, a RANGE its bounds.
@@ -107,7 +131,11 @@ fn columns(depth: u32) -> BoxedStrategy<Vec<Column>> {
         Mode::Required,
         Mode::Repeated,
     ]);
-    let leaf = select(LEAVES.to_vec()).prop_map(Kind::Leaf);
+    let bounded = prop_oneof![
+        (1_u8..=29, 0_u8..=9).prop_map(|(integer, fraction)| Leaf::BoundedNumeric(integer, fraction)),
+        (1_u8..=10).prop_map(Leaf::BoundedString),
+    ];
+    let leaf = prop_oneof![9 => select(LEAVES.to_vec()), 1 => bounded].prop_map(Kind::Leaf);
     let kind = match depth {
         0 => leaf.boxed(),
         _ => prop_oneof![3 => leaf, 1 => columns(depth - 1).prop_map(Kind::Struct)].boxed(),
@@ -155,10 +183,24 @@ fn table_field(column: &Column) -> TableFieldSchema {
             Leaf::Interval => Type::Interval,
             Leaf::Numeric => Type::Numeric,
             Leaf::BigNumeric => Type::Bignumeric,
-            Leaf::RangeOfDate => {
-                let r#type = Type::Date.into();
+            Leaf::Range(bound) => {
+                let r#type = match bound {
+                    Bound::Date => Type::Date,
+                    Bound::Datetime => Type::Datetime,
+                    Bound::Timestamp => Type::Timestamp,
+                };
+                let r#type = r#type.into();
                 field.range_element_type = Some(FieldElementType { r#type });
                 Type::Range
+            }
+            Leaf::BoundedNumeric(integer, fraction) => {
+                field.precision = i64::from(integer + fraction);
+                field.scale = i64::from(*fraction);
+                Type::Numeric
+            }
+            Leaf::BoundedString(characters) => {
+                field.max_length = i64::from(*characters);
+                Type::String
             }
         },
     };
@@ -174,7 +216,7 @@ fn data_type(kind: &Kind) -> DataType {
             Leaf::Bool => DataType::Boolean,
             Leaf::Int64 => DataType::Int64,
             Leaf::Float64 => DataType::Float64,
-            Leaf::String | Leaf::Json | Leaf::Geography => DataType::Utf8,
+            Leaf::String | Leaf::BoundedString(_) | Leaf::Json | Leaf::Geography => DataType::Utf8,
             Leaf::Bytes => DataType::Binary,
             Leaf::Date => DataType::Date32,
             Leaf::Time => DataType::Time64(TimeUnit::Microsecond),
@@ -182,14 +224,20 @@ fn data_type(kind: &Kind) -> DataType {
             Leaf::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
             Leaf::Picoseconds => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
             Leaf::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
-            Leaf::Numeric => DataType::Decimal128(38, 9),
+            Leaf::Numeric | Leaf::BoundedNumeric(..) => DataType::Decimal128(38, 9),
             Leaf::BigNumeric => DataType::Decimal256(76, 38),
-            Leaf::RangeOfDate => {
-                let bound = |name| Field::new(name, DataType::Date32, true);
-                DataType::Struct(vec![bound("start"), bound("end")].into())
-            }
+            Leaf::Range(bound) => DataType::Struct(fields(&bounds(*bound))),
         },
     }
+}
+
+/// The fields of a RANGE as the pipeline has it.
+fn bounds(of: Bound) -> [Column; 2] {
+    ["start", "end"].map(|name| Column {
+        name: name.to_owned(),
+        mode: Mode::Nullable,
+        kind: Kind::Leaf(of.leaf()),
+    })
 }
 
 fn fields(columns: &[Column]) -> Fields {
@@ -250,7 +298,7 @@ impl Random {
         let value = match self.below(5) {
             0 => most,
             1 => i256::ZERO,
-            2 => i256::from_i128(i128::from(self.next() >> 30)),
+            2 => i256::from_i128(i128::from(self.next() >> 30)).wrapping_rem(most),
             _ => drawn.wrapping_rem(most),
         };
         Value::Decimal(if self.below(2) == 0 {
@@ -262,7 +310,11 @@ impl Random {
 
     fn text(&mut self) -> String {
         let length = self.one_of(&[0, 1, 5, 40, 200]);
-        (0..length)
+        self.text_of(length)
+    }
+
+    fn text_of(&mut self, characters: usize) -> String {
+        (0..characters)
             .map(|_| self.one_of(&['a', 'ß', '\0', '日', '💥', '"']))
             .collect()
     }
@@ -273,6 +325,7 @@ impl Random {
 
     fn column(&mut self, column: &Column) -> Value {
         match column.mode {
+            Mode::Repeated if self.below(6) == 0 => Value::Null,
             Mode::Repeated => {
                 let length = self.below(4);
                 Value::List((0..length).map(|_| self.value(&column.kind)).collect())
@@ -283,7 +336,6 @@ impl Random {
     }
 
     fn value(&mut self, kind: &Kind) -> Value {
-        const DAYS: [i64; 2] = [-719_162, 2_932_896];
         let leaf = match kind {
             Kind::Struct(columns) => return Value::Struct(self.row(columns)),
             Kind::Leaf(leaf) => leaf,
@@ -293,19 +345,18 @@ impl Random {
             Leaf::Int64 => Value::Int(self.between(i64::MIN, i64::MAX)),
             Leaf::Float64 => {
                 let drawn = f64::from_bits(self.next());
-                let some = [0.0, -0.0, f64::INFINITY, f64::MIN_POSITIVE, 0.1, drawn];
-                let value = self.one_of(&some);
-                Value::Float(if value.is_nan() { 0 } else { value.to_bits() })
+                let some = [0.0, -0.0, f64::INFINITY, f64::NAN, f64::MIN_POSITIVE, 0.1, drawn];
+                Value::Float(self.one_of(&some).to_bits())
             }
             Leaf::String => Value::Text(self.text()),
             Leaf::Json => Value::Text(self.one_of(&["1", "\"x\"", "[]", "{\"a\":[true]}"]).to_owned()),
             Leaf::Geography => Value::Text(self.one_of(&["POINT(1 2)", "POINT(-70.5 0)"]).to_owned()),
             Leaf::Bytes => Value::Bytes(self.text().into_bytes()),
-            Leaf::Date => Value::Int(self.between(DAYS[0], DAYS[1])),
-            Leaf::Time => Value::Int(self.between(0, 86_399_999_999)),
-            Leaf::Datetime | Leaf::Timestamp => {
-                Value::Int(self.between(-62_135_596_800_000_000, 253_402_300_799_999_999))
+            Leaf::Date | Leaf::Datetime | Leaf::Timestamp => {
+                let (first, last) = ends(*leaf);
+                Value::Int(self.between(first, last))
             }
+            Leaf::Time => Value::Int(self.between(0, 86_399_999_999)),
             Leaf::Picoseconds => Value::Int(self.between(i64::MIN, i64::MAX)),
             Leaf::Interval => Value::Struct(vec![
                 Value::Int(self.between(-120_000, 120_000)),
@@ -314,19 +365,61 @@ impl Random {
             ]),
             Leaf::Numeric => self.decimal(38),
             Leaf::BigNumeric => self.decimal(76),
-            Leaf::RangeOfDate => {
-                let start = self.between(DAYS[0], DAYS[1] - 1);
-                let end = self.between(start + 1, DAYS[1]);
-                let mut bound = |day| {
+            Leaf::BoundedNumeric(integer, fraction) => {
+                let Value::Decimal(value) = self.decimal(u32::from(integer + fraction)) else {
+                    unreachable!("a decimal");
+                };
+                let unit = i256::from_i128(10_i128.pow(u32::from(9 - fraction)));
+                Value::Decimal(value.wrapping_mul(unit))
+            }
+            Leaf::BoundedString(most) => {
+                let characters = self.below(usize::from(*most) + 1);
+                Value::Text(self.text_of(characters))
+            }
+            Leaf::Range(bound) => {
+                let (first, last) = ends(bound.leaf());
+                let start = self.between(first, last - 1);
+                let end = self.between(start + 1, last);
+                let mut bound = |at| {
                     if self.below(3) == 0 {
                         Value::Null
                     } else {
-                        Value::Int(day)
+                        Value::Int(at)
                     }
                 };
                 Value::Struct(vec![bound(start), bound(end)])
             }
         }
+    }
+}
+
+/// The first and the last day or microsecond.
+fn ends(leaf: Leaf) -> (i64, i64) {
+    match leaf {
+        Leaf::Date => (-719_162, 2_932_896),
+        _ => (-62_135_596_800_000_000, 253_402_300_799_999_999),
+    }
+}
+
+/// What BigQuery keeps of a row: an array that is NULL is empty.
+fn kept(columns: &[Column], row: &[Value]) -> Vec<Value> {
+    let pairs = columns.iter().zip(row);
+    let value = |(column, value): (&Column, &Value)| match (value, &column.kind) {
+        (Value::Null, _) if column.mode == Mode::Repeated => Value::List(Vec::new()),
+        (Value::List(elements), Kind::Struct(fields)) => {
+            let element = |element: &Value| kept_struct(fields, element);
+            Value::List(elements.iter().map(element).collect())
+        }
+        (value, Kind::Struct(fields)) => kept_struct(fields, value),
+        (value, Kind::Leaf(_)) => value.clone(),
+    };
+    pairs.map(value).collect()
+}
+
+fn kept_struct(fields: &[Column], value: &Value) -> Value {
+    match parts(value) {
+        Some(parts) => Value::Struct(kept(fields, parts)),
+        None => value.clone(),
     }
 }
 
@@ -355,11 +448,12 @@ fn array(column: &Column, values: &[&Value]) -> ArrayRef {
     let offsets = OffsetBuffer::from_lengths(lists.iter().map(|list| list.len()));
     let elements: Vec<&Value> = lists.iter().copied().flatten().collect();
     let item = Arc::new(Field::new_list_field(data_type(&column.kind), true));
+    let nulls = NullBuffer::from_iter(values.iter().map(|value| **value != Value::Null));
     Arc::new(ListArray::new(
         item,
         offsets,
         single(&column.kind, &elements),
-        None,
+        Some(nulls),
     ))
 }
 
@@ -400,7 +494,9 @@ fn single(kind: &Kind, values: &[&Value]) -> ArrayRef {
             Value::Float(bits) => Some(f64::from_bits(*bits)),
             _ => None,
         }))),
-        Leaf::String | Leaf::Json | Leaf::Geography => Arc::new(StringArray::from_iter(texts())),
+        Leaf::String | Leaf::BoundedString(_) | Leaf::Json | Leaf::Geography => {
+            Arc::new(StringArray::from_iter(texts()))
+        }
         Leaf::Bytes => Arc::new(BinaryArray::from_iter(values.iter().map(|value| {
             if let Value::Bytes(bytes) = value {
                 Some(bytes)
@@ -424,7 +520,7 @@ fn single(kind: &Kind, values: &[&Value]) -> ArrayRef {
                 micros * 1_000,
             ))
         }))),
-        Leaf::Numeric => {
+        Leaf::Numeric | Leaf::BoundedNumeric(..) => {
             let values = decimals().map(|value| value.map(|value| value.to_i128().unwrap()));
             Arc::new(
                 Decimal128Array::from_iter(values)
@@ -437,14 +533,7 @@ fn single(kind: &Kind, values: &[&Value]) -> ArrayRef {
                 .with_precision_and_scale(76, 38)
                 .unwrap(),
         ),
-        Leaf::RangeOfDate => {
-            let bound = |name: &str| Column {
-                name: name.to_owned(),
-                mode: Mode::Nullable,
-                kind: Kind::Leaf(Leaf::Date),
-            };
-            structs(&[bound("start"), bound("end")], values)
-        }
+        Leaf::Range(bound) => structs(&bounds(*bound), values),
     }
 }
 
@@ -527,7 +616,7 @@ fn read_single(kind: &Kind, array: &dyn Array, row: usize) -> Value {
     match leaf {
         Leaf::Bool => Value::Bool(array.as_boolean().value(row)),
         Leaf::Float64 => Value::Float(array.as_primitive::<Float64Type>().value(row).to_bits()),
-        Leaf::String | Leaf::Json | Leaf::Geography => {
+        Leaf::String | Leaf::BoundedString(_) | Leaf::Json | Leaf::Geography => {
             Value::Text(array.as_string::<i32>().value(row).to_owned())
         }
         Leaf::Bytes => Value::Bytes(array.as_binary::<i32>().value(row).to_owned()),
@@ -537,9 +626,11 @@ fn read_single(kind: &Kind, array: &dyn Array, row: usize) -> Value {
             assert_eq!(picoseconds % 1_000, 0);
             Value::Int((picoseconds / 1_000).try_into().unwrap())
         }
-        Leaf::Numeric => Value::Decimal(i256::from_i128(array.as_primitive::<Decimal128Type>().value(row))),
+        Leaf::Numeric | Leaf::BoundedNumeric(..) => {
+            Value::Decimal(i256::from_i128(array.as_primitive::<Decimal128Type>().value(row)))
+        }
         Leaf::BigNumeric => Value::Decimal(array.as_primitive::<Decimal256Type>().value(row)),
-        Leaf::Interval | Leaf::RangeOfDate => {
+        Leaf::Interval | Leaf::Range(_) => {
             let parts = array
                 .as_struct()
                 .columns()
@@ -555,14 +646,15 @@ fn read_single(kind: &Kind, array: &dyn Array, row: usize) -> Value {
 
 // The emulator.
 
-/// What a table holds after it was sent rows in one format: the first `cut` in a request, then the others.
+/// What a table holds after it was sent rows in one format: those before the second cut in a request, joined of the pieces before and
+/// behind the first; then the others.
 fn stored(
     handle: &Handle,
     name: &str,
     schema: &TableSchema,
     batch: &RecordBatch,
     format: Format,
-    cut: usize,
+    cuts: [usize; 2],
 ) -> RecordBatch {
     let table = TableRef::new("p", "d", name);
     handle
@@ -574,18 +666,23 @@ fn stored(
     };
     let encoder = RowEncoder::new(&batch.schema(), schema, options).unwrap();
     let wire = Wire::new(format, &encoder, schema).unwrap();
-    let rows = wire.measure(encoder.convert(batch).unwrap().batch).unwrap();
-    let (first, second) = rows.split_at(cut);
-    let requests: Vec<MeasuredRows> = [first, second]
+    let measured = |batch: RecordBatch| wire.measure(encoder.convert(&batch).unwrap().batch).unwrap();
+    let cuts = cuts.map(|cut| cut.min(batch.num_rows()));
+    let (first, second) = (cuts[0].min(cuts[1]), cuts[0].max(cuts[1]));
+    let front = measured(batch.slice(0, first));
+    let (middle, last) = measured(batch.slice(first, batch.num_rows() - first)).split_at(second - first);
+    let filled = |rows: &MeasuredRows| rows.num_rows() > 0;
+    let requests: Vec<Vec<MeasuredRows>> = [vec![front, middle], vec![last]]
         .into_iter()
-        .filter(|rows| rows.num_rows() > 0)
+        .map(|pieces| pieces.into_iter().filter(filled).collect())
+        .filter(|pieces: &Vec<_>| !pieces.is_empty())
         .collect();
     handle.shared().with(|machine| {
         let connection = machine.open_append(0, CallMeta::default());
         for (at, rows) in requests.into_iter().enumerate() {
             let request = AppendRowsRequest {
                 write_stream: format!("projects/p/datasets/d/tables/{name}/streams/_default"),
-                rows: Some(wire.encode(&[rows]).unwrap().into_request((at == 0).then(|| wire.writer_schema()))),
+                rows: Some(wire.encode(&rows).unwrap().into_request((at == 0).then(|| wire.writer_schema()))),
                 ..Default::default()
             };
             let request = AppendRowsRequest::decode(request.encode_to_vec().as_slice()).unwrap();
@@ -608,7 +705,7 @@ proptest! {
         columns in columns(4),
         seed in any::<u64>(),
         count in 1_usize..12,
-        cut in 0_usize..12,
+        cuts in [0_usize..12, 0..12],
     ) {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let rows: Vec<Vec<Value>> = (0..count).map(|_| random.row(&columns)).collect();
@@ -616,9 +713,10 @@ proptest! {
         let schema = TableSchema { fields: columns.iter().map(table_field).collect() };
         let handle = Handle::new(&Config::default()).unwrap();
         handle.create_dataset(&DatasetRef::new("p", "d"), "US").unwrap();
-        let arrow = stored(&handle, "a", &schema, &batch, Format::Arrow, cut);
-        let proto = stored(&handle, "p", &schema, &batch, Format::Proto, cut);
-        prop_assert_eq!(&rows_of(&columns, &proto), &rows);
+        let arrow = stored(&handle, "a", &schema, &batch, Format::Arrow, cuts);
+        let proto = stored(&handle, "p", &schema, &batch, Format::Proto, cuts);
+        let kept: Vec<_> = rows.iter().map(|row| kept(&columns, row)).collect();
+        prop_assert_eq!(&rows_of(&columns, &proto), &kept);
         prop_assert_eq!(proto, arrow);
     }
 }

@@ -182,7 +182,7 @@ fn bounds(array: &ArrayRef) -> impl Fn(usize) -> Option<i64> {
 }
 
 /// The array behind its dictionaries and run ends; the array itself if it has none.
-fn unpacked(array: &ArrayRef) -> Walked<ArrayRef> {
+pub(super) fn unpacked(array: &ArrayRef) -> Walked<ArrayRef> {
     let mut array = Arc::clone(array);
     loop {
         array = if let Some(dictionary) = array.as_any_dictionary_opt() {
@@ -248,7 +248,7 @@ fn unplanned(data_type: &DataType) -> ArrowError {
 }
 
 /// Offsets from 0 and the elements of exactly the lists that are not NULL, of any kind of list.
-fn flattened(array: &dyn Array) -> Walked<(OffsetBuffer<i32>, ArrayRef)> {
+pub(super) fn flattened(array: &dyn Array) -> Walked<(OffsetBuffer<i32>, ArrayRef)> {
     let range = |start: usize, end: usize| (start, end - start);
     match array.data_type() {
         DataType::List(_) => {

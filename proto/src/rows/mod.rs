@@ -8,10 +8,12 @@ mod intervals;
 mod ipc;
 mod mapping;
 mod names;
+mod plain;
 mod plan;
 mod problem;
 mod protobuf;
 mod refusal;
+mod surrogates;
 mod types;
 mod values;
 
@@ -27,9 +29,11 @@ pub use ipc::batch_bytes;
 pub use mapping::{
     Mapping, MappingLine, PipelineType, TableType, Treatment, Zone, describe, mapping, mapping_lines,
 };
+pub use plain::plain;
 pub use problem::{ColumnProblem, ColumnProblemKind};
 pub use protobuf::ProtoBatch;
 pub use refusal::{RowError, RowErrors, RowReason};
+pub use surrogates::lone_surrogate;
 pub use types::table_type;
 
 use crate::wire::TableSchema;

@@ -17,6 +17,7 @@ use serde::de::IgnoredAny;
 
 use super::plan::{DecimalBounds, Step};
 use super::refusal::{Place, Report, RowReason};
+use super::surrogates::lone_surrogate;
 use super::{RowOptions, SubMicroseconds};
 
 /// 0001-01-01 and 9999-12-31 in days since 1970 (write-api.md 5.1).
@@ -280,10 +281,16 @@ fn has_characters_over(text: &str, max: u64) -> Option<RowReason> {
 }
 
 fn json_fault(text: &str) -> Option<RowReason> {
-    let error = serde_json::from_str::<IgnoredAny>(text).err()?;
+    if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
+        let (line, column) = (error.line(), error.column());
+        return Some(RowReason::InvalidJson { line, column });
+    }
+    let before = &text.as_bytes()[..lone_surrogate(text.as_bytes())?];
+    let lines = before.iter().filter(|&&byte| byte == b'\n').count();
+    let of_line = before.iter().rev().take_while(|&&byte| byte != b'\n').count();
     Some(RowReason::InvalidJson {
-        line: error.line(),
-        column: error.column(),
+        line: lines + 1,
+        column: of_line + 1,
     })
 }
 

@@ -197,3 +197,64 @@ async fn a_run_makes_a_table_for_intervals_arrays_and_structs() {
         })]
     );
 }
+
+/// What a run says of a query whose columns do not fit the table, or of none.
+async fn outcome(world: &World, table: &TableRef, query: &str) -> String {
+    let endpoints = endpoints(&world.emulator);
+    let sql = format!(
+        "CREATE TABLE source (seconds DOUBLE, utc TEXT, plain TEXT, ahead TEXT)
+             WITH (connector = 'single_file', type = 'source', path = 'rows.ndjson', format = 'json');
+         CREATE TABLE sink WITH (connector = 'bigquery', type = 'sink', project = 'p', dataset = 'd', 'table' = '{}', {endpoints});
+         INSERT INTO sink SELECT {query} FROM source;",
+        table.table
+    );
+    std::fs::write(world.pipeline(), sql).unwrap();
+    let mut command = world.run(&["--new-state"]);
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap())
+        .await
+        .unwrap();
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn times_that_are_numbers_or_texts_arrive_when_they_are_written_as_the_error_says() {
+    // reports.md 62 and 64.
+    let world = World::new(0, "{}").await;
+    let row = r#"{"seconds": 1690825888.386, "utc": "2024-01-01T00:00:00Z", "plain": "2024-01-01T00:00:00", "ahead": "2024-01-01T02:00:00+02:00"}"#;
+    std::fs::write(world.folder.path().join("rows.ndjson"), row).unwrap();
+    let table = TableRef::new("p", "d", "times");
+    let names = ["seconds", "utc", "plain", "ahead"];
+    let columns = names.map(|name| Column::new(name, Kind::Timestamp, Mode::Nullable));
+    let schema = Schema {
+        columns: columns.to_vec(),
+    };
+    world.emulator.handle().create_table(&table, schema).unwrap();
+    let said = outcome(&world, &table, "seconds, utc, plain, ahead").await;
+    let remedies: Vec<String> = said
+        .lines()
+        .filter_map(|line| Some(line.split_once("for example ")?.1.to_owned()))
+        .collect();
+    assert_eq!(
+        remedies,
+        [
+            "to_timestamp_micros(CAST(round(seconds * 1000000) AS BIGINT))",
+            "CAST(utc AS TIMESTAMP)",
+            "CAST(plain AS TIMESTAMP)",
+            "CAST(ahead AS TIMESTAMP)",
+        ],
+        "{said}"
+    );
+    let query: Vec<String> = remedies
+        .iter()
+        .zip(names)
+        .map(|(remedy, name)| format!("{remedy} AS {name}"))
+        .collect();
+    assert_eq!(outcome(&world, &table, &query.join(", ")).await, "");
+    let new_year = "2024-01-01T00:00:00.000000Z";
+    assert_eq!(
+        printed(&world.emulator.handle().rows(&table).unwrap()),
+        [format!(
+            "2023-07-31T17:51:28.386000Z|{new_year}|{new_year}|{new_year}"
+        )]
+    );
+}

@@ -206,7 +206,7 @@ impl Checks {
     /// One JSON value.
     pub(crate) fn json(self, text: &str) -> Result<(), Bad> {
         let parsed = serde_json::from_str::<serde::de::IgnoredAny>(text);
-        let good = parsed.is_ok() || !self.texts;
+        let good = (parsed.is_ok() && is_unicode(text)) || !self.texts;
         good.then_some(()).ok_or_else(|| Bad::new("Invalid JSON"))
     }
 
@@ -282,6 +282,24 @@ impl Checks {
             named_first: true,
         })
     }
+}
+
+/// Whether the escapes of a JSON text make whole characters: as UTF-16, with each escape one unit of it.
+fn is_unicode(json: &str) -> bool {
+    if !json.contains("\\u") {
+        return true;
+    }
+    let mut units = Vec::with_capacity(json.len());
+    let mut chars = json.chars();
+    while let Some(next) = chars.next() {
+        if next != '\\' {
+            units.extend_from_slice(next.encode_utf16(&mut [0; 2]));
+        } else if chars.next() == Some('u') {
+            let digits: String = chars.by_ref().take(4).collect();
+            units.push(u16::from_str_radix(&digits, 16).unwrap_or_default());
+        }
+    }
+    char::decode_utf16(units).all(|unit| unit.is_ok())
 }
 
 /// Fraction digits: with a precision alone there are none.

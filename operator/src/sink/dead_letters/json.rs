@@ -9,6 +9,7 @@ use arrow_json::writer::{
     Encoder, EncoderFactory, EncoderOptions, LineDelimited, NullableEncoder, WriterBuilder,
 };
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema};
+use bigquery_write_proto::rows::plain;
 use serde_json::json;
 
 use crate::error::SinkError;
@@ -28,12 +29,16 @@ impl Documents {
     pub(super) fn of(rows: &RecordBatch) -> Self {
         let fields = rows.schema_ref().fields().iter();
         let columns = fields.zip(rows.columns()).map(|(field, array)| {
+            // Arrow's writer knows neither views nor runs.
+            let array = plain(array).unwrap_or_else(|_| Arc::clone(array));
+            let kind = array.data_type().clone();
+            let plain: FieldRef = Arc::new(Field::new(field.name(), kind, true));
             let probe = RecordBatch::try_new(
-                Arc::new(Schema::new(vec![Arc::clone(field)])),
+                Arc::new(Schema::new(vec![Arc::clone(&plain)])),
                 vec![array.slice(0, array.len().min(1))],
             );
             if probe.and_then(|probe| written(&probe)).is_ok() {
-                return (Arc::clone(field), Arc::clone(array));
+                return (plain, array);
             }
             let text = format!("a value of type {}, which has no JSON form", field.data_type());
             let field: FieldRef = Arc::new(Field::new(field.name(), DataType::Utf8, true));

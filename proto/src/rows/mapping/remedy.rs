@@ -34,7 +34,7 @@ pub(super) fn of(pipeline: PipelineType, table: TableType) -> &'static str {
             "say the unit, for example to_timestamp_millis({name})"
         }
         (T::Timestamp | T::TimestampPicoseconds | T::Datetime, number) if number.is_number() => {
-            "say the unit, for example to_timestamp_millis(CAST({name} AS BIGINT))"
+            "say the unit; where it counts seconds, for example to_timestamp_micros(CAST(round({name} * 1000000) AS BIGINT))"
         }
         (T::Date, integer) if integer.is_integer() => {
             "say the unit, for example CAST(to_timestamp_millis({name}) AS DATE)"

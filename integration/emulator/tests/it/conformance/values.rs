@@ -140,15 +140,19 @@ pub(super) const FACTS: &[Fact] = &[
         says: "a JSON column takes JSON text only",
         behaviour: Behaviour::JsonAndGeographyChecked,
         script: || {
-            append(
-                Kind::Json,
-                Arc::new(StringArray::from(vec!["{\"a\": [1]}", "{a}"])),
-            )
+            let texts = [
+                r#"{"a": [1]}"#,
+                "{a}",
+                r#"["\ud83d\ude00", "\\ud800"]"#,
+                r#"["\ude00\ud83d"]"#,
+            ];
+            append(Kind::Json, Arc::new(StringArray::from(texts.to_vec())))
         },
         answers: &[
             "InvalidArgument: Errors found while processing rows. Please refer to the row_errors field for details. The \
              list may not be complete because of the size limitations. Entity: \
-             projects/p/datasets/d/tables/w/streams/_default; row 1 FIELDS_ERROR: Invalid JSON on field foo.",
+             projects/p/datasets/d/tables/w/streams/_default; row 1 FIELDS_ERROR: Invalid JSON on field foo.; \
+             row 3 FIELDS_ERROR: Invalid JSON on field foo.",
             "0 rows",
         ],
     },

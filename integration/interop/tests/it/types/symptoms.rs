@@ -75,6 +75,14 @@ async fn milliseconds_are_not_read_as_microseconds() {
     );
 }
 
+/// reports.md 62: a double on the way, which the command's tests write as the remedy says.
+#[test]
+fn seconds_with_a_fraction_are_refused_with_what_keeps_it() {
+    let said = "column `x`: the pipeline writes DOUBLE, the table has TIMESTAMP; say the unit; where it counts seconds, for example \
+                to_timestamp_micros(CAST(round(x * 1000000) AS BIGINT))";
+    assert_eq!(problem(column(TableType::Timestamp), DataType::Float64), said);
+}
+
 /// reports.md 63
 #[tokio::test]
 async fn the_column_says_whether_microseconds_are_a_datetime_or_a_timestamp() {
@@ -241,6 +249,36 @@ async fn a_required_column_that_the_pipeline_does_not_write_gets_its_default() {
         problems[0].to_string(),
         "column `a`: the table requires INT64 NOT NULL without default, the pipeline does not write it; add it to the \
          query, or make it nullable"
+    );
+}
+
+/// reports.md 86: types are compared by their family, then each value by the bounds.
+#[tokio::test]
+async fn a_numeric_of_20_digits_takes_every_number_that_is_within() {
+    let target = || TableFieldSchema {
+        precision: 20,
+        scale: 4,
+        ..column(TableType::Numeric)
+    };
+    let decimal = |unscaled: i128, precision: u8, scale: i8| {
+        let array = Decimal128Array::from(vec![unscaled]);
+        array.with_precision_and_scale(precision, scale).unwrap()
+    };
+    let largest = decimal(99_999_999_999_999_999_999, 20, 4);
+    assert_eq!(arrives(target(), largest).await, json!(["9999999999999999.9999"]));
+    assert_eq!(arrives(target(), decimal(-199, 10, 2)).await, json!(["-1.99"]));
+    let integer = Int64Array::from(vec![9_999_999_999_999_999]);
+    assert_eq!(arrives(target(), integer).await, json!(["9999999999999999"]));
+
+    let digits = "more than 16 digits before the decimal point";
+    let over = Int64Array::from(vec![10_000_000_000_000_000, 1]);
+    assert_eq!(reasons(&refused(target(), over)), [(1, digits.to_owned())]);
+    let over = decimal(-1_000_000_000_000_000_000_000, 22, 5);
+    assert_eq!(reasons(&refused(target(), over)), [(1, digits.to_owned())]);
+    let finer = decimal(12_345, 38, 5);
+    assert_eq!(
+        reasons(&refused(target(), finer)),
+        [(1, "more than 4 digits behind the decimal point".to_owned())]
     );
 }
 

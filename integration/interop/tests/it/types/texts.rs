@@ -139,7 +139,18 @@ fn texts_and_bytes_beyond_their_column_are_row_errors() {
     assert_eq!(
         reasons(&refused(
             column(TableType::Json),
-            text(&["{}", "", "{'a': 1}", "NaN", "{} {}", "\u{feff}{}"])
+            text(&[
+                "{}",
+                "",
+                "{'a': 1}",
+                "NaN",
+                "{} {}",
+                "\u{feff}{}",
+                r#""\ud83d\ude00 \\ud800""#,
+                r#""\ud800""#,
+                "[1,\n  \"\\ude00\\ud83d\"]",
+                r#"{"\ud83d\u0041": 1}"#,
+            ])
         )),
         [
             (2, "not JSON (line 1, column 0)".to_owned()),
@@ -147,6 +158,10 @@ fn texts_and_bytes_beyond_their_column_are_row_errors() {
             (4, "not JSON (line 1, column 1)".to_owned()),
             (5, "not JSON (line 1, column 4)".to_owned()),
             (6, "not JSON (line 1, column 1)".to_owned()),
+            // Halves of characters (a pair, and a backslash that is a character of its own, are none).
+            (8, "not JSON (line 1, column 2)".to_owned()),
+            (9, "not JSON (line 2, column 4)".to_owned()),
+            (10, "not JSON (line 1, column 3)".to_owned()),
         ]
     );
 }
