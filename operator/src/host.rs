@@ -99,6 +99,8 @@ pub struct Prepared {
     pub commit: Bytes,
     /// Rows that become visible with this entry, or are visible already where the sink writes at least once.
     pub rows: RowCount,
+    /// Those of `rows` that the dead-letter table gets.
+    pub dead_letters: RowCount,
 }
 
 /// A confirmed commit: every row of this subtask's share of the entries is visible.

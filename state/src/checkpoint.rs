@@ -7,7 +7,7 @@ use bincode::{Decode, Encode};
 use thiserror::Error;
 
 use crate::envelope::{self, EnvelopeError, Kind};
-use crate::ids::{Epoch, FlushOffset, Incarnation, NextOffset, RowCount, StreamName, SubtaskIndex};
+use crate::ids::{Epoch, FlushOffset, Incarnation, Micros, NextOffset, RowCount, StreamName, SubtaskIndex};
 use crate::io::{Failure, FailureKind, Replay};
 
 /// Version of [`SubtaskState`] and [`CommitList`] this build writes.
@@ -279,6 +279,13 @@ impl RestoredUnion {
             .map(|state| state.incarnation)
             .max()
             .expect("a checked union is not empty")
+    }
+
+    /// When rows last went out on a stream that the checkpoint names; none if it names no stream.
+    #[must_use]
+    pub fn last_append(&self) -> Option<Micros> {
+        let streams = self.states.values().flat_map(|state| &state.streams);
+        streams.map(|stream| Micros(stream.last_append_micros)).max()
     }
 
     /// The states, by old subtask.

@@ -1,5 +1,7 @@
 //! `check`: everything that can be known before the first row.
 
+use arrow_schema::{DataType, FieldRef, Fields, TimeUnit};
+use bigquery_sink::options::SubMicroseconds;
 use bigquery_sink::{TableLook, options};
 
 use crate::args::CheckArguments;
@@ -27,6 +29,14 @@ pub(crate) async fn check(arguments: CheckArguments) -> Result<(), Failure> {
         if count == 1 { "" } else { "s" },
         options.mode.guarantee()
     );
+    let finer = nanoseconds("", columns.fields());
+    if options.sub_microseconds == SubMicroseconds::Truncate && !finer.is_empty() {
+        told.push_str(&format!(
+            "note: digits below a microsecond are cut off in {}, unless the table's column is a TIMESTAMP(12); \
+             'write.sub_microseconds' = 'refuse' makes such rows errors\n",
+            finer.join(", ")
+        ));
+    }
     if !arguments.connect {
         told.push_str("ok; --connect also looks at the table\n");
         return print(&told);
@@ -44,6 +54,23 @@ pub(crate) async fn check(arguments: CheckArguments) -> Result<(), Failure> {
         told.push_str(&format!("ok; {ok}\n"));
     }
     print(&told)
+}
+
+/// Dotted paths of the columns whose times are finer than BigQuery's.
+fn nanoseconds(parent: &str, fields: &Fields) -> Vec<String> {
+    let of_field = |field: &FieldRef| of_type(&format!("{parent}{}", field.name()), field.data_type());
+    fields.iter().flat_map(of_field).collect()
+}
+
+fn of_type(path: &str, data_type: &DataType) -> Vec<String> {
+    match data_type {
+        DataType::Timestamp(TimeUnit::Nanosecond, _) | DataType::Time64(TimeUnit::Nanosecond) => {
+            vec![path.to_owned()]
+        }
+        DataType::List(item) => of_type(path, item.data_type()),
+        DataType::Struct(fields) => nanoseconds(&format!("{path}."), fields),
+        _ => Vec::new(),
+    }
 }
 
 fn found(table: &str, fits: &str, look: TableLook) -> String {

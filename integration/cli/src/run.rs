@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bigquery_sink::metrics::{Counter, RejectedBy};
-use bigquery_sink::options;
+use bigquery_sink::options::{self, RowErrors, SinkOptions};
 use bigquery_sink_pipeline::store::{StoreError, StoreLocation, TakeOver};
 use bigquery_sink_pipeline::{
     Control, FilesystemConfig, HostConfig, HostError, Pipeline, Progress, SingleFileConfig, SourceConfig,
@@ -35,7 +34,7 @@ pub(crate) async fn run(arguments: RunArguments) -> Result<(), Failure> {
     let pipeline = load(&arguments.pipeline)?;
     let local = LocalEmulator::start(&pipeline, &arguments).await?;
     let options = sink::options(&pipeline, local.as_ref().map(LocalEmulator::endpoints))?;
-    let (table, guarantee) = (options.table.to_string(), options.mode.guarantee());
+    let promised = Promised::of(&options);
     let config = config(&pipeline, &arguments, local.as_ref())?;
     let state = config.state.clone();
     let sinks = Arc::new(Sinks::new(options)?);
@@ -51,21 +50,15 @@ pub(crate) async fn run(arguments: RunArguments) -> Result<(), Failure> {
         stop_signal().await;
         std::process::exit(1);
     });
-    let metrics = Arc::clone(&sinks.environment.metrics);
     let result = bigquery_sink_pipeline::run(&pipeline, config, sinks, control).await;
     stopper.abort();
     progress.abort();
-    let rejected = metrics.total(Counter::RowsRejected(RejectedBy::Sink));
     let summary = result
         .map_err(|error| host_failure(&error, local.is_none().then_some(&state), arguments.new_state))?;
     if std::io::stderr().is_terminal() && !arguments.json {
         eprint!("\r\x1b[2K");
     }
-    let promised = Promised {
-        table: &table,
-        guarantee,
-    };
-    let mut told = report(&arguments, &summary, rejected, stopped.is_cancelled(), &promised);
+    let mut told = report(&arguments, &summary, stopped.is_cancelled(), &promised);
     if let Some(local) = local {
         if !arguments.json {
             told.push_str(&local.first_rows(&pipeline).await?);
@@ -291,28 +284,41 @@ fn progress_line(progress: &Progress) -> String {
 }
 
 /// Where the rows went, and how often each is there.
-struct Promised<'a> {
-    table: &'a str,
+struct Promised {
+    table: String,
+    dead_letters: Option<String>,
     guarantee: &'static str,
 }
 
-fn report(
-    arguments: &RunArguments,
-    summary: &Summary,
-    rejected_by_sink: u64,
-    stopped: bool,
-    &Promised { table, guarantee }: &Promised<'_>,
-) -> String {
+impl Promised {
+    fn of(options: &SinkOptions) -> Self {
+        Self {
+            table: options.table.to_string(),
+            dead_letters: match &options.row_errors {
+                RowErrors::Fail => None,
+                RowErrors::DeadLetter { table, .. } => Some(table.to_string()),
+            },
+            guarantee: options.mode.guarantee(),
+        }
+    }
+}
+
+fn report(arguments: &RunArguments, summary: &Summary, stopped: bool, promised: &Promised) -> String {
+    let Promised {
+        table,
+        dead_letters,
+        guarantee,
+    } = promised;
     let Summary {
         rows_read,
         rows_committed,
+        rows_rejected,
         checkpoints,
         restarts,
         streams_created,
         seconds,
         ..
     } = *summary;
-    let rows_rejected = summary.rows_rejected + rejected_by_sink;
     if arguments.json {
         let summary = json!({
             "rows_read": rows_read,
@@ -334,8 +340,12 @@ fn report(
         None if stopped => "stopped with a checkpoint; the same command goes on from there\n".to_owned(),
         None => String::new(),
     };
+    let dead_letters = match dead_letters {
+        Some(table) if rows_rejected > 0 => format!("; dead letters are in {table}"),
+        _ => String::new(),
+    };
     format!(
         "{stopped}{rows_read} rows read, {rows_committed} rows became visible in {table}, each {guarantee}, after {seconds:.1} s\n\
-         {checkpoints} checkpoints · {streams_created} write streams · {restarts} restarts · {rows_rejected} rows rejected\n"
+         {checkpoints} checkpoints · {streams_created} write streams · {restarts} restarts · {rows_rejected} rows rejected{dead_letters}\n"
     )
 }

@@ -81,7 +81,8 @@ impl Checkpoints {
                     let held = Held {
                         parallelism: manifest.parallelism,
                         input_ended: manifest.input_ended,
-                        rows_committed: manifest.rows_committed,
+                        // Of both tables, as they are counted here.
+                        rows_committed: manifest.rows_committed + manifest.rows_rejected,
                         rows,
                     };
                     self.known.insert(id, held);

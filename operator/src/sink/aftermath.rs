@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use tonic::Code as GrpcCode;
 
 use super::Environment;
+use crate::clock::Clock;
 use crate::options::{SinkOptions, WriteMode};
 use crate::tables;
 
@@ -15,8 +16,13 @@ use crate::tables;
 const LOOK: Duration = Duration::from_secs(10);
 
 /// What the sink remembers for the case that it fails.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Aftermath {
+    started_at: SystemTime,
+    /// When the table was created that the start found or made, where it knows.
+    created_at: Option<SystemTime>,
+    /// A moment at which a table was there that rows went to, or would have gone to.
+    there_at: Option<SystemTime>,
     latest: Option<Trouble>,
     prepared: Option<Epoch>,
     published: Option<Epoch>,
@@ -40,6 +46,24 @@ enum Fate {
 }
 
 impl Aftermath {
+    /// Of a sink that has looked at its table, and was restored from a checkpoint up to which rows went out at that time, if they did.
+    pub(super) fn new(clock: &Clock, created_at: Option<SystemTime>, restored: Option<Micros>) -> Self {
+        let there_at = match (restored, created_at) {
+            (Some(last_append), _) => Some(system_time(last_append)),
+            // The start itself may have made it, by a clock that is not ours.
+            (None, Some(_)) => None,
+            (None, None) => Some(system_time(clock.now())),
+        };
+        Self {
+            started_at: system_time(clock.started_at),
+            created_at,
+            there_at,
+            latest: None,
+            prepared: None,
+            published: None,
+        }
+    }
+
     /// A refusal or a loss.
     pub(super) fn saw(&mut self, fault: &Fault) {
         self.latest = match (fault.code, fault.storage_code) {
@@ -63,7 +87,6 @@ impl Aftermath {
     pub(super) async fn of(
         &self,
         failure: &Failure,
-        started_at: Micros,
         options: &SinkOptions,
         environment: &Environment,
     ) -> String {
@@ -81,25 +104,29 @@ impl Aftermath {
         }
         if trouble == Trouble::NotFound {
             let table = options.table.without_decorator();
-            let started = SystemTime::UNIX_EPOCH + Duration::from_micros(started_at.0);
             match fate(options, environment).await {
                 Fate::Unknown => {}
                 Fate::Missing => say(format!(
                     "Table {table} does not exist any more; it was dropped with all its rows"
                 )),
-                Fate::CreatedAt(at) if at > started => say(format!(
-                    "Table {table} was created anew at {}, after this sink's start: rows that were written to the one before are lost with \
-                     it, visible ones too",
+                Fate::CreatedAt(at) if self.is_another(at) => say(format!(
+                    "Table {table} was created anew at {}: rows that were written to the one before are lost with it, visible ones too",
                     format_rfc3339_seconds(at)
                 )),
                 Fate::CreatedAt(at) => say(format!(
                     "Table {table} is there since {}, this sink since {}",
                     format_rfc3339_seconds(at),
-                    format_rfc3339_seconds(started)
+                    format_rfc3339_seconds(self.started_at)
                 )),
             }
         }
         said
+    }
+
+    /// Whether a table that was created then is another one than the sink knew, or that of the checkpoint it was restored from.
+    fn is_another(&self, created_at: SystemTime) -> bool {
+        self.created_at.is_some_and(|known| known != created_at)
+            || self.there_at.is_some_and(|there_at| there_at < created_at)
     }
 
     /// Which rows are visible, by checkpoints.
@@ -124,6 +151,10 @@ impl Aftermath {
             _ => "Nothing that came since the start is visible; it is read again".to_owned(),
         }
     }
+}
+
+fn system_time(at: Micros) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_micros(at.0)
 }
 
 async fn fate(options: &SinkOptions, environment: &Environment) -> Fate {

@@ -68,6 +68,8 @@ pub(super) struct Prepared {
     pub(super) commit: CommitList,
     /// Rows that are visible with the commit at the latest.
     pub(super) rows: RowCount,
+    /// Those of them that are dead letters.
+    pub(super) dead_letters: RowCount,
 }
 
 /// May overtake rows: it comes while rows of the next epoch wait for room.
@@ -167,6 +169,7 @@ impl Driver {
         metrics: SubtaskMetrics,
         wire: Arc<Wire>,
         dead_letters: Option<DeadLetters>,
+        aftermath: Aftermath,
         options: &Arc<SinkOptions>,
         environment: &Environment,
     ) -> Self {
@@ -182,7 +185,7 @@ impl Driver {
             subtask,
             options: Arc::clone(options),
             environment: environment.clone(),
-            aftermath: Aftermath::default(),
+            aftermath,
             probe: environment.probe.clone(),
             linger: options.append_linger,
             missing_values: options.missing_values,
@@ -543,10 +546,7 @@ impl Driver {
             self.probe.pass(self.subtask, Moment::Before(kind)).await;
             if let Command::Fail(failure) = &command {
                 self.count_failure(failure);
-                let started_at = self.clock.started_at;
-                let aftermath = self
-                    .aftermath
-                    .of(failure, started_at, &self.options, &self.environment);
+                let aftermath = self.aftermath.of(failure, &self.options, &self.environment);
                 return Err(translate::failure(failure, &aftermath.await));
             }
             self.perform(command)?;
@@ -596,12 +596,15 @@ impl Driver {
                 rows,
             } => {
                 self.aftermath.prepared(epoch);
-                if let Some(letters) = &mut self.dead_letters {
-                    letters.prepared(epoch);
-                }
+                let letters = self.dead_letters.as_mut();
+                let prepared = Prepared {
+                    state,
+                    commit,
+                    rows,
+                    dead_letters: letters.map_or(RowCount(0), |letters| letters.prepared(epoch)),
+                };
                 self.metrics.prepared();
                 self.spans.prepared(epoch, rows);
-                let prepared = Prepared { state, commit, rows };
                 let host = self.prepared.take();
                 self.reply_timed(Histogram::CheckpointDrain, host, prepared);
             }

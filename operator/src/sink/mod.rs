@@ -40,6 +40,7 @@ use crate::metrics::{Metrics, Subtask, SubtaskMetrics};
 use crate::options::{RowErrors, SinkOptions, WriteMode};
 use crate::probe::Probe;
 use crate::transport::Transport;
+use aftermath::Aftermath;
 use dead_letters::DeadLetters;
 use driver::{Commit, Driver, Feed, Mark};
 use refused::{Sieve, Sifted};
@@ -234,6 +235,8 @@ impl BigQuerySink {
         let now = self.task.started_at_micros;
         let started = start::start(&self.options, &self.columns, &self.environment, now).await?;
         let newest = restored.as_ref().map(|(union, _)| union.epoch());
+        let last_append = restored.as_ref().and_then(|(union, _)| union.last_append());
+        let aftermath = Aftermath::new(&clock, started.table_created_at, last_append);
         let dead_letters = self.dead_letters(newest).await?;
         let is_young = started.table_is_young || dead_letters.as_ref().is_some_and(|(_, is_young)| *is_young);
         if let Some((union, replay)) = &restored {
@@ -251,6 +254,7 @@ impl BigQuerySink {
             metrics,
             Arc::clone(&wire),
             dead_letters.map(|(letters, _)| letters),
+            aftermath,
             &self.options,
             &self.environment,
         );
@@ -407,12 +411,13 @@ impl SinkOperator for BigQuerySink {
         let since = Instant::now();
         let mark = Mark::Barrier { epoch, since, reply };
         running.feed(Feed::Mark(mark)).await?;
-        let driver::Prepared { state, commit, rows } = running.answer(prepared).await?;
+        let prepared = running.answer(prepared).await?;
         self.running = Some(running);
         Ok(Prepared {
-            state: state.encode().into(),
-            commit: commit.encode().into(),
-            rows,
+            state: prepared.state.encode().into(),
+            commit: prepared.commit.encode().into(),
+            rows: prepared.rows,
+            dead_letters: prepared.dead_letters,
         })
     }
 

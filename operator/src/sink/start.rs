@@ -1,6 +1,6 @@
 //! The start: the table is there or made, and the columns fit it, before the first row.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arrow_schema::SchemaRef;
 use bigquery_write_proto::rows::{self, ColumnProblem, RowEncoder, RowOptions, Wire};
@@ -27,6 +27,8 @@ pub(super) struct Started {
     pub(super) wire: Wire,
     /// The table is so new that BigQuery may say for minutes that it does not exist.
     pub(super) table_is_young: bool,
+    /// When the table was created, where the REST API was asked.
+    pub(super) table_created_at: Option<SystemTime>,
 }
 
 /// Looks the table up, and creates or changes it first if the options ask for it. `now` is in µs since 1970.
@@ -46,6 +48,7 @@ pub(super) async fn start(
             encoder,
             wire,
             table_is_young: false,
+            table_created_at: None,
         });
     }
     let wanted = wanted(options, columns)?;
@@ -67,6 +70,7 @@ pub(super) async fn start(
         encoder,
         wire,
         table_is_young: ready.is_young,
+        table_created_at: Some(ready.created_at),
     })
 }
 

@@ -44,6 +44,8 @@ pub struct ReadyTable {
     pub change: Change,
     /// It was created so recently that the Storage Write API may not know it yet.
     pub is_young: bool,
+    /// When it was created, by BigQuery's clock.
+    pub created_at: SystemTime,
 }
 
 /// What was done to a table.
@@ -160,8 +162,11 @@ pub async fn creation_time(
 ) -> Result<Option<SystemTime>, SinkError> {
     let admin = Administration::connect(options, tokens, 1).await?;
     let table = admin.look_up(&options.table.without_decorator()).await?;
-    let millis = table.map(|table| u64::try_from(table.creation_time).unwrap_or(0));
-    Ok(millis.map(|millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis)))
+    Ok(table.as_ref().map(created_at))
+}
+
+fn created_at(table: &Table) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(table.creation_time).unwrap_or(0))
 }
 
 /// Says in the log where an existing table is not laid out as the options ask; it is left so.
@@ -202,13 +207,13 @@ fn lacking(
 }
 
 fn ready(table: &Table, change: Change, now: u64) -> ReadyTable {
-    let created = u64::try_from(table.creation_time)
-        .unwrap_or(0)
-        .saturating_mul(1000);
-    let age = Duration::from_micros(now.saturating_sub(created));
+    let created_at = created_at(table);
+    let now = SystemTime::UNIX_EPOCH + Duration::from_micros(now);
+    let age = now.duration_since(created_at).unwrap_or_default();
     ReadyTable {
         schema: wire_schema(table),
         is_young: change == Change::Created || age < YOUNG,
+        created_at,
         change,
     }
 }

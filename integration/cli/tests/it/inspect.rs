@@ -187,6 +187,29 @@ fn check(file: &Path) -> Command {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_check_says_where_digits_below_a_microsecond_are_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("times.sql");
+    let checked = async |option: &str| {
+        let sql = format!(
+            "CREATE TABLE src (id BIGINT, at TIMESTAMP, plain TIMESTAMP(6), clock TIME, days TIMESTAMP[], inside STRUCT<t TIMESTAMP, x BIGINT>)
+                 WITH (connector = 'single_file', type = 'source', path = 'x.json', format = 'json');
+             CREATE TABLE snk WITH (connector = 'bigquery', type = 'sink', project = 'p', dataset = 'd', 'table' = 't'{option});
+             INSERT INTO snk SELECT id, at, plain, clock, days, inside FROM src;"
+        );
+        std::fs::write(&file, sql).unwrap();
+        let (code, told, stderr) = output(check(&file)).await;
+        assert_eq!((code, stderr.as_str()), (Some(0), ""));
+        told.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let ok = "ok; --connect also looks at the table";
+    let note = "note: digits below a microsecond are cut off in at, clock, days, inside.t, unless the table's column is a TIMESTAMP(12); \
+                'write.sub_microseconds' = 'refuse' makes such rows errors";
+    assert_eq!(checked("").await, [note, ok]);
+    assert_eq!(checked(", 'write.sub_microseconds' = 'refuse'").await, [ok]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_check_says_what_the_pipeline_does_and_with_connect_whether_the_table_fits() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let file = examples.join("earthquakes.sql");

@@ -46,6 +46,8 @@ pub(super) struct Attempt<'r, 'p> {
     rows_read: Arc<AtomicU64>,
     /// Counts of the checkpoint this attempt goes on from.
     base: Counts,
+    /// Since then, in completed checkpoints.
+    dead_letters: u64,
     prepared: BTreeMap<SubtaskIndex, Prepared>,
     snapshots: BTreeMap<usize, SourceSnapshot>,
     /// The checkpoint whose commit is under way.
@@ -107,6 +109,7 @@ impl<'r, 'p> Attempt<'r, 'p> {
         let (event_sender, events) = mpsc::channel(2 * (parallelism as usize + opened.len()));
         let mut attempt = Self {
             base: manifest.map(Counts::of).unwrap_or_default(),
+            dead_letters: 0,
             core,
             tasks: JoinSet::new(),
             commands: Vec::new(),
@@ -367,11 +370,14 @@ impl<'r, 'p> Attempt<'r, 'p> {
     async fn complete(&mut self, epoch: Epoch, input_ended: bool) -> Result<(), HostError> {
         let snapshots = std::mem::take(&mut self.snapshots);
         let prepared = std::mem::take(&mut self.prepared);
-        let rows: u64 = prepared.values().map(|prepared| prepared.rows.0).sum();
+        let all_rows: u64 = prepared.values().map(|prepared| prepared.rows.0).sum();
+        let dead_letters: u64 = prepared.values().map(|prepared| prepared.dead_letters.0).sum();
+        self.dead_letters += dead_letters;
+        let left_out: u64 = snapshots.values().map(|snapshot| snapshot.rejected).sum();
         let counts = Counts {
             read: self.base.read + snapshots.values().map(|snapshot| snapshot.rows).sum::<u64>(),
-            committed: self.run.totals.counts().committed + rows,
-            rejected: self.base.rejected + snapshots.values().map(|snapshot| snapshot.rejected).sum::<u64>(),
+            committed: self.run.totals.counts().committed + all_rows - dead_letters,
+            rejected: self.base.rejected + left_out + self.dead_letters,
         };
         let manifest = Manifest {
             epoch,
@@ -390,7 +396,7 @@ impl<'r, 'p> Attempt<'r, 'p> {
             input_ended,
             created_at_micros: (self.run.config.wall_clock)(),
         };
-        if self.run.config.mutation.is(Mutant::SkipEmptyEpochs) && rows == 0 && !input_ended {
+        if self.run.config.mutation.is(Mutant::SkipEmptyEpochs) && all_rows == 0 && !input_ended {
             return Ok(());
         }
         let complete = self.run.lease.complete(&manifest);
@@ -486,7 +492,7 @@ fn subtask_checkpoint(prepared: Prepared) -> SubtaskCheckpoint {
     SubtaskCheckpoint {
         state: prepared.state.into(),
         commit: prepared.commit.into(),
-        rows: prepared.rows.0,
+        rows: prepared.rows.0 - prepared.dead_letters.0,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::store::{Manifest, RestoredCheckpoint};
 pub struct Progress {
     /// Rows read by this run; after a restart it falls back to the checkpoint.
     pub rows_read: u64,
-    /// Rows this run made visible.
+    /// Rows this run made visible in the table.
     pub rows_committed: u64,
     /// The newest confirmed checkpoint.
     pub epoch: u64,
@@ -27,9 +27,9 @@ pub struct Progress {
 pub struct Summary {
     /// Rows read, each counted once.
     pub rows_read: u64,
-    /// Rows made visible, also those of a commit that an earlier run left unconfirmed.
+    /// Rows made visible in the table, also those of a commit that an earlier run left unconfirmed.
     pub rows_committed: u64,
-    /// Rows left out by `bad_data = 'drop'`.
+    /// Rows that are not in the table: left out by `bad_data = 'drop'`, or dead letters.
     pub rows_rejected: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,

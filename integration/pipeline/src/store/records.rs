@@ -26,9 +26,9 @@ pub struct Manifest {
     pub sources: Vec<SourcePosition>,
     /// Rows read from the sources since the state began.
     pub rows_read: u64,
-    /// Rows that are visible once this checkpoint is committed, since the state began.
+    /// Rows that are visible in the table once this checkpoint is committed, since the state began.
     pub rows_committed: u64,
-    /// Rows refused into a dead-letter table since the state began.
+    /// Rows left out by a source or refused into a dead-letter table since the state began.
     pub rows_rejected: u64,
     /// Whether the sources have ended: nothing is left to read.
     pub input_ended: bool,
@@ -47,7 +47,7 @@ pub struct SubtaskCheckpoint {
     pub state: Vec<u8>,
     /// What becomes visible with this checkpoint.
     pub commit: Vec<u8>,
-    /// Rows that become visible with this checkpoint.
+    /// Rows that become visible in the table with this checkpoint; dead letters are none of it.
     pub rows: u64,
 }
 

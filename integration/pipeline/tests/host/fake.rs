@@ -55,6 +55,8 @@ pub(crate) struct World {
     pub(crate) fault: Option<Fault>,
     /// The call that never returns.
     pub(crate) hangs: Option<&'static str>,
+    /// Which rows are told of as dead letters.
+    pub(crate) refuses: fn(&str) -> bool,
     pub(crate) state: PathBuf,
     pub(crate) parallelism: u32,
     pub(crate) change: Arc<dyn Fn(&mut HostConfig) + Send + Sync>,
@@ -66,6 +68,7 @@ impl World {
             table: Arc::default(),
             fault: None,
             hangs: None,
+            refuses: |_| false,
             state: state.to_owned(),
             parallelism,
             change: Arc::new(|_| {}),
@@ -256,8 +259,14 @@ impl SinkOperator for FakeSink {
         self.call("handle_checkpoint").await?;
         let table = self.world.table.lock().unwrap();
         let (mut commit, from) = (String::new(), self.reported);
+        let mut refused = 0;
         if let Some(name) = &self.stream {
-            self.reported = table.streams[name].rows.len();
+            let rows = &table.streams[name].rows;
+            self.reported = rows.len();
+            refused = rows[from..]
+                .iter()
+                .filter(|row| (self.world.refuses)(row))
+                .count();
             if self.reported > from {
                 commit = format!("{name} {from} {}", self.reported);
             }
@@ -271,6 +280,7 @@ impl SinkOperator for FakeSink {
             state: state.into(),
             commit: commit.into(),
             rows,
+            dead_letters: RowCount(refused as u64),
         })
     }
 

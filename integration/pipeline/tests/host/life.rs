@@ -141,6 +141,53 @@ async fn a_failure_of_the_sink_restarts_from_the_checkpoint_and_counts_each_row_
 }
 
 #[tokio::test(start_paused = true)]
+async fn dead_letters_are_no_rows_of_the_table_and_count_once_over_restarts_and_runs() {
+    for name in ["process_batch", "handle_checkpoint", "handle_commit"] {
+        let state = tempfile::tempdir().unwrap();
+        let mut world = world(&state);
+        world.refuses = |row| row.ends_with('7');
+        world.fault = Some(Arc::new(move |call: &Call| {
+            (call.name == name && call.number == 4).then(|| SinkError::external("the connection is lost"))
+        }));
+        let control = Control::new();
+        let summary = world.run(&impulse(Some(80)), control.clone()).await.unwrap();
+        assert_eq!(
+            (
+                summary.restarts,
+                summary.rows_read,
+                summary.rows_committed,
+                summary.rows_rejected
+            ),
+            (1, 160, 144, 16),
+            "{name}"
+        );
+        assert_eq!(control.progress.borrow().rows_committed, 144, "{name}");
+    }
+
+    // The next run counts its own.
+    let state = tempfile::tempdir().unwrap();
+    let mut world = world(&state);
+    world.refuses = |row| row.ends_with('7');
+    let control = Control::new();
+    let shutdown = control.shutdown.clone();
+    let stop = async {
+        tokio::time::sleep(Duration::from_millis(450)).await;
+        shutdown.cancel();
+    };
+    let pipeline = impulse(Some(80));
+    let (first, ()) = tokio::join!(world.run(&pipeline, control), stop);
+    let runs = [
+        first.unwrap(),
+        world.run(&pipeline, Control::new()).await.unwrap(),
+    ];
+    for run in runs {
+        assert!(run.rows_rejected > 0, "{run:?}");
+        assert_eq!(run.rows_read, run.rows_committed + run.rows_rejected, "{run:?}");
+    }
+    assert_eq!(runs[0].rows_rejected + runs[1].rows_rejected, 16);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_error_that_no_restart_mends_ends_the_run_at_once() {
     let state = tempfile::tempdir().unwrap();
     let mut world = world(&state);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use bigquery_sink_state::{Epoch, Micros, SubtaskIndex};
+use bigquery_sink_state::{Epoch, Micros, RowCount, SubtaskIndex};
 use bigquery_write_proto::names::TableName;
 use bigquery_write_proto::rows::{RowEncoder, Wire};
 
@@ -57,6 +57,8 @@ pub(super) struct DeadLetters {
     subtask: SubtaskIndex,
     /// The checkpoint that will cover the next ones, as far as is known.
     epoch: Epoch,
+    /// Letters made since the newest checkpoint.
+    made: RowCount,
 }
 
 impl DeadLetters {
@@ -80,12 +82,14 @@ impl DeadLetters {
             refused_by: options.table.clone(),
             subtask,
             epoch: newest.map_or(Epoch(1), |newest| Epoch(newest.0 + 1)),
+            made: RowCount(0),
         })
     }
 
-    /// The checkpoint is reported: what comes belongs to the next one.
-    pub(super) fn prepared(&mut self, epoch: Epoch) {
+    /// The checkpoint is reported, which covers every letter made before it: how many those were. What comes belongs to the next one.
+    pub(super) fn prepared(&mut self, epoch: Epoch) -> RowCount {
         self.epoch = Epoch(epoch.0 + 1);
+        std::mem::take(&mut self.made)
     }
 
     /// Counts rows that came, some of which were refused.
@@ -122,6 +126,7 @@ impl DeadLetters {
         if rows == 0 {
             return Ok(());
         }
+        self.made.0 += rows as u64;
         let number = |number: u64| Int64Array::from(vec![i64::try_from(number).unwrap_or(i64::MAX); rows]);
         let now = i64::try_from(now.0).unwrap_or(i64::MAX);
         let arrays: Vec<ArrayRef> = vec![
