@@ -438,6 +438,44 @@ async fn missing_columns_are_added_and_everything_else_is_left_as_it_is() {
 }
 
 #[tokio::test]
+async fn the_dead_letter_table_gets_no_policy_tags_of_the_table() {
+    // reports.md 59: whoever may not read them would be refused for ever.
+    let created = json!({"etag": "one", "creationTime": "1799999999000", "schema": {"fields": []}});
+    let answers = [
+        (200, wide_resource()),
+        google_error(404, "Not found: Table"),
+        (200, created),
+    ];
+    let (rest, http) = serve(&answers).await;
+    let options = [
+        CREATES,
+        ("table.cluster_by", "id"),
+        ("table.labels", "team=sales"),
+        ("row_errors", "dead_letter"),
+        ("dead_letter.table", "refused"),
+    ];
+    let options = self::options(&options, &http);
+    let ready = make_ready(&options, None, &schema(), |_| Ok(()), NOW)
+        .await
+        .unwrap();
+    assert_eq!(ready.change, Change::None);
+    let letters = options.for_dead_letters().unwrap();
+    let wanted = wire::TableSchema {
+        fields: vec![column("row", Type::Json, Mode::Required)],
+    };
+    let ready = make_ready(&letters, None, &wanted, |_| Ok(()), NOW)
+        .await
+        .unwrap();
+    assert_eq!(ready.change, Change::Created);
+    let expected = json!({
+        "tableReference": {"projectId": "shop", "datasetId": "sales", "tableId": "refused"},
+        "schema": {"fields": [{"name": "row", "type": "JSON", "mode": "REQUIRED"}]},
+    });
+    let requests = rest.requests.lock().unwrap();
+    assert_eq!(requests[2], (INSERT.to_owned(), expected));
+}
+
+#[tokio::test]
 async fn a_change_by_someone_else_in_between_is_looked_at_before_the_next_try() {
     let changed = google_error(412, "Precondition check failed.");
     let mut after = wide_resource();

@@ -199,7 +199,7 @@ async fn a_row_that_bigquery_refuses_ends_the_job_and_says_what_is_visible() {
     assert!(text.starts_with("appending failed: InvalidArgument: "), "{text}");
     assert!(
         text.ends_with(
-            "row 1: Field name: STRING(3) has maximum length 3. (rows of the request are bad (write-api.md 3.5)). Rows up to checkpoint 1 \
+            "row 2 of the request: Field name: STRING(3) has maximum length 3. (rows of the request are bad). Rows up to checkpoint 1 \
              are visible; later ones may be, and are written again"
         ),
         "{text}"
@@ -229,7 +229,7 @@ async fn a_table_that_is_dropped_ends_the_job_within_a_minute() {
     assert!(text.starts_with("appending failed: NotFound"), "{text}");
     assert!(
         text.contains(
-            "(the table is not there, or was made just now (write-api.md 3.4)). Rows up to checkpoint 1 are visible; later ones may be, and \
+            "(the table is not there, or was made just now). Rows up to checkpoint 1 are visible; later ones may be, and \
              are written again"
         ),
         "{text}"

@@ -214,6 +214,7 @@ struct Checkpoint {
     states: BTreeMap<SubtaskIndex, Bytes>,
     commits: BTreeMap<SubtaskIndex, Bytes>,
     rows: u64,
+    dead_letters: u64,
 }
 
 impl Checkpoint {
@@ -225,6 +226,7 @@ impl Checkpoint {
             checkpoint.states.insert(subtask, prepared.state);
             checkpoint.commits.insert(subtask, prepared.commit);
             checkpoint.rows += prepared.rows.0;
+            checkpoint.dead_letters += prepared.dead_letters.0;
         }
         checkpoint
     }
@@ -313,6 +315,10 @@ fn make_table(handle: &Handle) {
     handle
         .create_dataset(&DatasetRef::new("shop", "sales"), "")
         .unwrap();
+    make_target(handle);
+}
+
+fn make_target(handle: &Handle) {
     let schema = Schema::from_wire(&table_schema_for(&columns()).unwrap()).unwrap();
     handle.create_table(&target(), schema).unwrap();
 }

@@ -16,11 +16,21 @@ fn drop_table(world: &World) {
 }
 
 fn replace_table(world: &World) {
+    let schema = world
+        .handle
+        .shared()
+        .with(|machine| machine.catalog().table(&target()).unwrap().schema.clone());
+    replace_by(world, schema.columns);
+}
+
+/// Drops the table and creates one with these columns.
+fn replace_by(world: &World, columns: Vec<Column>) {
     let now = world.handle.shared().now();
     world.handle.shared().with(|machine| {
-        let schema = machine.catalog().table(&target()).unwrap().schema.clone();
         let rest = serde_json::Map::new();
-        machine.replace_table(&target(), schema, rest, now).unwrap();
+        machine
+            .replace_table(&target(), Schema { columns }, rest, now)
+            .unwrap();
     });
 }
 
@@ -83,8 +93,7 @@ async fn a_replaced_table_is_told_from_a_stream_that_expired() {
     for (replaced, ending) in [
         (
             true,
-            " was created anew at 2027-01-15T08:20:00Z, after this sink's start: rows that were written to the one before are lost with it, \
-             visible ones too",
+            " was created anew at 2027-01-15T08:20:00Z: rows that were written to the one before are lost with it, visible ones too",
         ),
         (
             false,
@@ -134,12 +143,94 @@ async fn a_table_replaced_before_the_commit_leaves_the_decision_to_a_person_who_
     let error = sink.handle_commit(Epoch(2), &second.commits).await.unwrap_err();
     let text = format!(
         "rows 3 to 5 of stream {stream} cannot be shown to be visible for checkpoint 2: NotFound/StreamNotFound: Table {TABLE} is \
-         re-created. Entity: {stream} (the stream is gone, or the routing is stale (write-api.md 3.4)). Look at the table: if the rows are there, run \
+         re-created. Entity: {stream} (the stream is gone, or the routing is stale). Look at the table: if the rows are there, run \
          once with commit.unprovable = 'assume_visible'; if they are not, with 'accept_loss'. Table {TABLE} was created anew at \
-         2027-01-15T08:20:02Z, after this sink's start: rows that were written to the one before are lost with it, visible ones too"
+         2027-01-15T08:20:02Z: rows that were written to the one before are lost with it, visible ones too"
     );
     assert_eq!(told(&error), (Blame::External, Retry::Never, text));
     assert_eq!(world.visible(), NOTHING);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_deleted_before_the_commit_is_never_counted_as_done() {
+    // reports.md 5; invariant 11.
+    for world in [
+        World::with(&[("commit.timeout", "60s")]),
+        World::with_rest(&[("commit.timeout", "60s")]).await,
+    ] {
+        let mut sink = published(&world).await;
+        sink.process_batch(rows(3..6)).await.unwrap();
+        let second = checkpoint(2, &mut sink).await;
+        let stream = stream(&world);
+        drop_table(&world);
+        let error = sink.handle_commit(Epoch(2), &second.commits).await.unwrap_err();
+        let text = format!(
+            "rows 3 to 5 of stream {stream} cannot be shown to be visible for checkpoint 2: NotFound/TableNotFound: Requested entity was not \
+             found. Entity: {TABLE} (the stream is gone, or the routing is stale). Look at the table: if the rows are there, run once with \
+             commit.unprovable = 'assume_visible'; if they are not, with 'accept_loss'. Table {TABLE} does not exist any more; it was \
+             dropped with all its rows"
+        );
+        assert_eq!(told(&error), (Blame::External, Retry::Never, text));
+        assert_eq!(world.total(Counter::RowsAssumedVisible), 0);
+        assert_eq!(world.total(Counter::RowsLost), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_replaced_between_a_checkpoint_and_the_next_start_is_said_to_be_another() {
+    // reports.md 42.
+    for replaced in [true, false] {
+        let world = World::with_rest(&[("commit.timeout", "60s")]).await;
+        let mut sink = published(&world).await;
+        sink.process_batch(rows(3..6)).await.unwrap();
+        let second = checkpoint(2, &mut sink).await;
+        let stream = stream(&world);
+        drop(sink);
+        let later = if replaced { 60_000 } else { 8 * 24 * 3_600_000 };
+        world.handle.advance(later);
+        world
+            .attempts
+            .fetch_add(u64::from(later) * 1_000, Ordering::Relaxed);
+        if replaced {
+            replace_table(&world);
+            world.handle.advance(60_000);
+            world.attempts.fetch_add(60_000_000, Ordering::Relaxed);
+        }
+        let mut sink = world
+            .start(Some(second.restored(2, CommitReplay::Expected)))
+            .await;
+        let error = sink.handle_commit(Epoch(2), &second.commits).await.unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.starts_with(&format!(
+                "rows 3 to 5 of stream {stream} cannot be shown to be visible for checkpoint 2: "
+            )),
+            "{text}"
+        );
+        let ending = if replaced {
+            "created anew at 2027-01-15T08:21:00Z: rows that were written to the one before are lost with it, visible ones too"
+        } else {
+            "there since 2027-01-15T08:00:00Z, this sink since 2027-01-23T08:20:00Z"
+        };
+        assert!(text.ends_with(ending), "{text}");
+        assert_eq!((error.blame(), error.retry()), (Blame::External, Retry::Never));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_the_start_itself_created_is_no_other_one() {
+    let create = ("table.create", "if_missing");
+    let world = World::with_rest(&[create, ("table", "returns")]).await;
+    // BigQuery's clock is ahead of ours.
+    world.handle.advance(5_000);
+    let mut sink = world.start(None).await;
+    sink.process_batch(rows(0..3)).await.unwrap();
+    sleep(Duration::from_millis(400)).await;
+    world.handle.advance(8 * 24 * 3_600_000);
+    sink.process_batch(rows(3..6)).await.unwrap();
+    let text = sink.handle_checkpoint(barrier(1)).await.unwrap_err().to_string();
+    let ending = "/returns is there since 2027-01-15T08:00:05Z, this sink since 2027-01-15T08:00:00Z";
+    assert!(text.ends_with(ending), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,6 +241,71 @@ async fn a_table_replaced_while_nothing_was_owed_takes_the_rows_that_follow() {
     publish(2, rows(3..6), &mut sink).await;
     assert_eq!(world.visible(), [3, 4, 5]);
     assert_eq!(world.total(Counter::StreamsDiscarded(Discarded::Gone)), 1);
+
+    // reports.md 42: for some seconds BigQuery knows neither.
+    let world = World::new();
+    let mut sink = published(&world).await;
+    drop_table(&world);
+    let begin = Instant::now();
+    sink.process_batch(rows(3..6)).await.unwrap();
+    let handle = world.handle.clone();
+    tokio::spawn(async move {
+        sleep(Duration::from_secs(50)).await;
+        make_target(&handle);
+    });
+    let taken = checkpoint(2, &mut sink).await;
+    assert_eq!(commit(2, &taken, &mut sink).await, 3);
+    assert!(
+        begin.elapsed() >= Duration::from_secs(50),
+        "{:?}",
+        begin.elapsed()
+    );
+    assert_eq!(world.visible(), [3, 4, 5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_that_can_never_take_the_rows_ends_the_job_in_seconds_with_the_column() {
+    // reports.md 24: replaced by one that requires another column, or has another type.
+    let text = || Kind::String { max_length: None };
+    let required = vec![
+        id(),
+        Column::new("name", text(), Mode::Nullable),
+        Column::new("x", Kind::Bool, Mode::Required),
+    ];
+    let other = vec![
+        Column::new("id", text(), Mode::Required),
+        Column::new("name", text(), Mode::Nullable),
+    ];
+    let arrow = [
+        "Input schema lacks required fields: 'x' ",
+        "Found incompatible fields: 'id' (Int64 for STRING) ",
+    ];
+    let proto = [
+        "The required field 'x' is missing in the proto message ",
+        "The proto field mismatched with BigQuery field at Row.id, the proto field type int64, BigQuery field type STRING ",
+    ];
+    for mode in ["exactly_once", "at_least_once"] {
+        for (format, texts) in [("arrow", arrow), ("proto", proto)] {
+            for (columns, text) in [&required, &other].into_iter().zip(texts) {
+                let world = World::with(&[("write.mode", mode), ("write.format", format)]);
+                let mut sink = published(&world).await;
+                replace_by(&world, columns.clone());
+                let begin = Instant::now();
+                sink.process_batch(rows(3..6)).await.unwrap();
+                let error = sink.handle_checkpoint(barrier(2)).await.unwrap_err();
+                // Until it is sure that the old stream is gone.
+                let took = begin.elapsed().as_secs();
+                assert!(took <= 26, "{mode} {format}: {took} s");
+                assert_eq!(
+                    (error.blame(), error.retry()),
+                    (Blame::User, Retry::Never),
+                    "{error}"
+                );
+                let text = format!("appending failed: InvalidArgument: {text}");
+                assert!(error.to_string().starts_with(&text), "{error}");
+            }
+        }
+    }
 }
 
 fn id() -> Column {
@@ -174,7 +330,7 @@ async fn a_dropped_column_is_named_after_the_wait_for_a_new_one() {
     let text = error.to_string();
     let start = "appending failed: InvalidArgument/SchemaMismatchExtraFields: Input schema has more fields than BigQuery schema, extra fields: \
                  'name'";
-    let end = "(the table lacks a column, or BigQuery has not noticed it yet, which takes minutes (write-api.md 7.3)). Checkpoint 1 was \
+    let end = "(the table lacks a column, or BigQuery has not noticed it yet, which takes minutes). Checkpoint 1 was \
                published; rows after it are not visible and are read again";
     assert!(text.starts_with(start) && text.ends_with(end), "{text}");
     assert_eq!((error.blame(), error.retry()), (Blame::User, Retry::Never));
@@ -191,8 +347,7 @@ async fn a_narrowed_column_is_named_with_what_is_visible() {
     sink.process_batch(rows([3, 4, 6])).await.unwrap();
     let error = sink.handle_checkpoint(barrier(2)).await.unwrap_err();
     let text = error.to_string();
-    let row =
-        "row 1: Field name: STRING(3) has maximum length 3 but got a value with length 7 on field name.";
+    let row = "row 2 of the request: Field name: STRING(3) has maximum length 3 but got a value with length 7 on field name.";
     let end = ". Checkpoint 1 was published; rows after it are not visible and are read again";
     assert!(text.contains(row) && text.ends_with(end), "{text}");
     assert_eq!((error.blame(), error.retry()), (Blame::User, Retry::Never));

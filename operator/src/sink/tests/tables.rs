@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use arrow_array::builder::{Int64Builder, ListBuilder, MapBuilder, MapFieldNames, StringBuilder};
 use arrow_array::types::Float64Type;
-use arrow_array::{ArrayRef, Float64Array, StructArray};
+use arrow_array::{Array as _, ArrayRef, Float64Array, StructArray};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::Fields;
 use bigquery_write_emulator::schema::{Column, Kind, Mode};
 use futures::future::join_all;
@@ -14,6 +16,9 @@ use crate::tables::administers;
 
 const CREATES: (&str, &str) = ("table.create", "if_missing");
 const ADDS: (&str, &str) = ("schema.update", "add_columns");
+const EXACTLY_ONCE: (&str, &str) = ("write.mode", "exactly_once");
+const AT_LEAST_ONCE: (&str, &str) = ("write.mode", "at_least_once");
+const FORMATS: [(&str, &str); 2] = [("write.format", "arrow"), ("write.format", "proto")];
 
 fn returns() -> TableRef {
     TableRef::new("shop", "sales", "returns")
@@ -24,6 +29,12 @@ fn sink_of(world: &World, columns: &SchemaRef, subtask: u32, parallelism: u32) -
     let mut sink = world.sink(subtask, parallelism);
     sink.columns = Arc::clone(columns);
     sink
+}
+
+fn modes_and_formats() -> impl Iterator<Item = ((&'static str, &'static str), (&'static str, &'static str))> {
+    [EXACTLY_ONCE, AT_LEAST_ONCE]
+        .into_iter()
+        .flat_map(|mode| FORMATS.map(|format| (mode, format)))
 }
 
 /// A refusal with this code, so many times.
@@ -102,44 +113,69 @@ async fn a_column_that_an_option_names_and_the_pipeline_does_not_write_fails_the
 async fn rows_wait_out_the_minutes_in_which_bigquery_does_not_know_a_new_table() {
     // reports.md 40, 41: the wait is the first append's, not the start's.
     // A stream whose appends are not found is left for a new one every half minute.
-    for (rpc, code, times) in [
-        ("CreateWriteStream", "NOT_FOUND", 22),
-        ("CreateWriteStream", "PERMISSION_DENIED", 22),
-        ("AppendRowsOpen", "NOT_FOUND", 60),
+    for (mode, rpc, code, times) in [
+        (EXACTLY_ONCE, "CreateWriteStream", "NOT_FOUND", 22),
+        (EXACTLY_ONCE, "CreateWriteStream", "PERMISSION_DENIED", 22),
+        (EXACTLY_ONCE, "AppendRowsOpen", "NOT_FOUND", 60),
+        (AT_LEAST_ONCE, "AppendRowsOpen", "NOT_FOUND", 22),
+        (AT_LEAST_ONCE, "AppendRowsOpen", "PERMISSION_DENIED", 22),
     ] {
-        let world = World::with_rest(&[CREATES, ("table", "returns")]).await;
-        world.fault(&format!(
-            "{}, {}",
-            refuse("GetWriteStream", code, 1),
-            refuse(rpc, code, times)
-        ));
-        let begin = Instant::now();
-        let mut sink = world.start(None).await;
-        assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
-        publish(1, rows(0..3), &mut sink).await;
-        let took = begin.elapsed().as_secs();
-        assert!((100..=300).contains(&took), "{rpc} {code}: {took} s");
-        assert_eq!(world.handle.rows(&returns()).unwrap().num_rows(), 3);
+        for format in FORMATS {
+            let world = World::with_rest(&[CREATES, mode, format, ("table", "returns")]).await;
+            world.fault(&format!(
+                "{}, {}",
+                refuse("GetWriteStream", code, 1),
+                refuse(rpc, code, times)
+            ));
+            let begin = Instant::now();
+            let mut sink = world.start(None).await;
+            assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+            publish(1, rows(0..3), &mut sink).await;
+            let took = begin.elapsed().as_secs();
+            assert!(
+                (100..=300).contains(&took),
+                "{mode:?} {format:?} {rpc} {code}: {took} s"
+            );
+            assert_eq!(world.handle.rows(&returns()).unwrap().num_rows(), 3);
+        }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_wait_for_a_new_table_ends_with_the_budget_and_that_for_an_old_one_sooner() {
-    let text = "creating a write stream failed: NotFound: not here (the table is not there, or was made just now (write-api.md 3.4))";
-    for (table, seconds) in [("returns", 250..=300), ("orders", 45..=60)] {
-        let world = World::with_rest(&[CREATES, ("table", table)]).await;
+    let text = "NotFound: not here (the table is not there, or was made just now)";
+    let young = ("returns", 250..=300);
+    let old = ("orders", 45..=60);
+    for (mode, doing, rpc, (table, seconds)) in [
+        (
+            EXACTLY_ONCE,
+            "creating a write stream",
+            "CreateWriteStream",
+            young.clone(),
+        ),
+        (
+            EXACTLY_ONCE,
+            "creating a write stream",
+            "CreateWriteStream",
+            old.clone(),
+        ),
+        (AT_LEAST_ONCE, "appending", "AppendRowsOpen", young),
+        (AT_LEAST_ONCE, "appending", "AppendRowsOpen", old),
+    ] {
+        let world = World::with_rest(&[CREATES, mode, ("table", table)]).await;
         // The table of every test is old by the time of the start.
         world.handle.advance(20 * 60_000);
         world.attempts.fetch_add(20 * 60_000_000, Ordering::Relaxed);
-        world.fault(&refuse("CreateWriteStream", "NOT_FOUND", 1000));
+        world.fault(&refuse(rpc, "NOT_FOUND", 1000));
         let mut sink = world.start(None).await;
         sink.process_batch(rows(0..3)).await.unwrap();
         let begin = Instant::now();
         let error = sink.handle_checkpoint(barrier(1)).await.unwrap_err();
         assert_eq!((error.blame(), error.retry()), (Blame::User, Retry::Never));
-        assert!(error.to_string().starts_with(text), "{error}");
+        let text = format!("{doing} failed: {text}");
+        assert!(error.to_string().starts_with(&text), "{error}");
         let took = begin.elapsed().as_secs();
-        assert!(seconds.contains(&took), "{table}: {took} s");
+        assert!(seconds.contains(&took), "{mode:?} {table}: {took} s");
     }
 }
 
@@ -206,75 +242,80 @@ fn shape(world: &World) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn columns_added_at_the_start_are_written_once_bigquery_has_noticed_them() {
     // reports.md 51, 53, 55, 57: the server takes minutes; each try has a new connection, and no value is left out meanwhile.
-    let world = narrow_world(&[ADDS]).await;
-    world
-        .handle
-        .shared()
-        .with(|machine| machine.switches_mut().schema_lag_ms = 150_000);
-    let begin = Instant::now();
-    let mut sinks: Vec<_> = (0..3)
-        .map(|subtask| sink_of(&world, &wider(), subtask, 3))
-        .collect();
-    for started in join_all(sinks.iter_mut().map(|sink| sink.on_start(None))).await {
-        started.unwrap();
+    for (mode, format) in modes_and_formats() {
+        let world = narrow_world(&[ADDS, mode, format]).await;
+        world
+            .handle
+            .shared()
+            .with(|machine| machine.switches_mut().schema_lag_ms = 150_000);
+        let begin = Instant::now();
+        let mut sinks: Vec<_> = (0..3)
+            .map(|subtask| sink_of(&world, &wider(), subtask, 3))
+            .collect();
+        for started in join_all(sinks.iter_mut().map(|sink| sink.on_start(None))).await {
+            started.unwrap();
+        }
+        assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+        let after = [
+            "id Required",
+            "place Nullable",
+            "place.city Nullable",
+            "place.street Nullable",
+            "price Nullable",
+        ];
+        assert_eq!(shape(&world), after);
+        for (subtask, sink) in (0..).zip(&mut sinks) {
+            sink.process_batch(wide_rows(&[subtask])).await.unwrap();
+        }
+        let taken = Checkpoint::take(1, &mut sinks).await;
+        let took = begin.elapsed().as_secs();
+        assert!((140..=165).contains(&took), "{mode:?} {format:?}: {took} s");
+        assert_eq!(taken.commit(1, &mut sinks).await, 3);
+        assert!(world.reconnects() >= 3 * 10);
+        let streams = if mode == EXACTLY_ONCE { 3 } else { 0 };
+        assert_eq!(world.handle.streams_created(), streams, "the streams are kept");
+        let rows = world.handle.rows(&returns()).unwrap();
+        let streets = rows.column(1).as_struct().column(1);
+        let prices = rows.column(2).as_primitive::<Float64Type>();
+        let mut seen: Vec<_> = (0..3)
+            .map(|row| {
+                (
+                    streets.as_string::<i32>().value(row).to_owned(),
+                    prices.value(row),
+                )
+            })
+            .collect();
+        seen.sort_by(|one, other| one.0.cmp(&other.0));
+        assert_eq!(
+            seen,
+            [
+                ("street 0".to_owned(), 0.5),
+                ("street 1".to_owned(), 1.5),
+                ("street 2".to_owned(), 2.5)
+            ]
+        );
     }
-    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
-    let after = [
-        "id Required",
-        "place Nullable",
-        "place.city Nullable",
-        "place.street Nullable",
-        "price Nullable",
-    ];
-    assert_eq!(shape(&world), after);
-    for (subtask, sink) in (0..).zip(&mut sinks) {
-        sink.process_batch(wide_rows(&[subtask])).await.unwrap();
-    }
-    let taken = Checkpoint::take(1, &mut sinks).await;
-    let took = begin.elapsed().as_secs();
-    assert!((140..=165).contains(&took), "{took} s");
-    assert_eq!(taken.commit(1, &mut sinks).await, 3);
-    assert!(world.reconnects() >= 3 * 10);
-    assert_eq!(world.handle.streams_created(), 3, "the streams are kept");
-    let rows = world.handle.rows(&returns()).unwrap();
-    let streets = rows.column(1).as_struct().column(1);
-    let prices = rows.column(2).as_primitive::<Float64Type>();
-    let mut seen: Vec<_> = (0..3)
-        .map(|row| {
-            (
-                streets.as_string::<i32>().value(row).to_owned(),
-                prices.value(row),
-            )
-        })
-        .collect();
-    seen.sort_by(|one, other| one.0.cmp(&other.0));
-    assert_eq!(
-        seen,
-        [
-            ("street 0".to_owned(), 0.5),
-            ("street 1".to_owned(), 1.5),
-            ("street 2".to_owned(), 2.5)
-        ]
-    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_wait_for_a_column_ends_with_the_budget() {
-    let world = narrow_world(&[ADDS]).await;
-    world
-        .handle
-        .shared()
-        .with(|machine| machine.switches_mut().schema_lag_ms = 3_600_000);
-    let mut sink = sink_of(&world, &wider(), 0, 1);
-    sink.on_start(None).await.unwrap();
-    sink.process_batch(wide_rows(&[1])).await.unwrap();
-    let begin = Instant::now();
-    let error = sink.handle_checkpoint(barrier(1)).await.unwrap_err();
-    let took = begin.elapsed().as_secs();
-    assert!((280..=300).contains(&took), "{took} s");
-    assert_eq!((error.blame(), error.retry()), (Blame::User, Retry::Never));
-    let text = "appending failed: InvalidArgument/SchemaMismatchExtraFields: Input schema has more fields than BigQuery schema, extra fields: ";
-    assert!(error.to_string().starts_with(text), "{error}");
+    for (mode, format) in modes_and_formats() {
+        let world = narrow_world(&[ADDS, mode, format]).await;
+        world
+            .handle
+            .shared()
+            .with(|machine| machine.switches_mut().schema_lag_ms = 3_600_000);
+        let mut sink = sink_of(&world, &wider(), 0, 1);
+        sink.on_start(None).await.unwrap();
+        sink.process_batch(wide_rows(&[1])).await.unwrap();
+        let begin = Instant::now();
+        let error = sink.handle_checkpoint(barrier(1)).await.unwrap_err();
+        let took = begin.elapsed().as_secs();
+        assert!((280..=300).contains(&took), "{mode:?} {format:?}: {took} s");
+        assert_eq!((error.blame(), error.retry()), (Blame::User, Retry::Never));
+        let text = "appending failed: InvalidArgument/SchemaMismatchExtraFields: Input schema has more fields than BigQuery schema, extra fields: ";
+        assert!(error.to_string().starts_with(text), "{error}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -391,19 +432,11 @@ async fn a_dataset_outside_the_us_is_written_with_the_header_that_leads_there() 
 
 #[tokio::test(start_paused = true)]
 async fn a_column_that_someone_adds_while_the_job_runs_changes_nothing_for_its_rows() {
-    // reports.md 52, 54: old connections and new streams alike go on with the columns of the start.
+    // reports.md 52: old connections and new ones alike go on with the columns of the start.
     let world = World::new();
     let mut sink = world.start(None).await;
     publish(1, rows(0..3), &mut sink).await;
-    let now = world.handle.shared().now();
-    world.handle.shared().with(|machine| {
-        let table = machine.catalog().table(&target()).unwrap();
-        let (mut schema, rest) = (table.schema.clone(), table.rest.clone());
-        schema
-            .columns
-            .push(Column::new("price", Kind::Float64, Mode::Nullable));
-        machine.update_table(&target(), schema, rest, now).unwrap();
-    });
+    add_price(&world);
     publish(2, rows(3..6), &mut sink).await;
     tokio::time::sleep(Duration::from_secs(20)).await;
     publish(3, rows(6..9), &mut sink).await;
@@ -416,6 +449,156 @@ async fn a_column_that_someone_adds_while_the_job_runs_changes_nothing_for_its_r
     let mut restarted = world.start(None).await;
     publish(1, rows(12..15), &mut restarted).await;
     assert_eq!(world.visible(), (0..15).collect::<Vec<_>>());
+}
+
+/// Someone gives `orders` a price.
+fn add_price(world: &World) {
+    let now = world.handle.shared().now();
+    world.handle.shared().with(|machine| {
+        let table = machine.catalog().table(&target()).unwrap();
+        let (mut schema, rest) = (table.schema.clone(), table.rest.clone());
+        let price = Column::new("price", Kind::Float64, Mode::Nullable);
+        schema.columns.push(price);
+        machine.update_table(&target(), schema, rest, now).unwrap();
+    });
+}
+
+/// Every row once, whole, without a price.
+fn assert_complete(world: &World, ids: std::ops::Range<i64>) {
+    assert_eq!(world.visible(), ids.collect::<Vec<_>>());
+    let rows = world.handle.rows(&target()).unwrap();
+    assert_eq!(rows.column(2).null_count(), rows.num_rows());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_made_after_someone_added_a_column_gets_the_columns_of_the_start() {
+    // reports.md 54: the stream expired, or another connection took it.
+    for format in FORMATS {
+        for expires in [true, false] {
+            let world = World::with(&[format]);
+            let mut sink = world.start(None).await;
+            publish(1, rows(0..3), &mut sink).await;
+            add_price(&world);
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            if expires {
+                world.handle.advance(8 * 24 * 3_600_000);
+            } else {
+                world.fault(
+                    r#"{"rpc": "AppendRows", "occurrence": {"nth": 1},
+                        "action": {"kind": "end", "code": "FAILED_PRECONDITION", "message": "taken over"}}"#,
+                );
+            }
+            publish(2, rows(3..6), &mut sink).await;
+            publish(3, rows(6..9), &mut sink).await;
+            assert_eq!(
+                world.handle.streams_created(),
+                2,
+                "{format:?}, expired: {expires}"
+            );
+            assert_complete(&world, 0..9);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_tells_of_a_new_column_is_an_acknowledgement_like_others() {
+    // reports.md 52, 56: there is one stream a connection.
+    for (mode, format) in modes_and_formats() {
+        let world = World::with(&[mode, format]);
+        world.fault(r#"{"rpc": "AppendRows", "action": {"kind": "updated_schema"}}"#);
+        let mut sink = world.start(None).await;
+        publish(1, rows(0..3), &mut sink).await;
+        add_price(&world);
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        for part in 1..4 {
+            sink.process_batch(rows(part * 3..part * 3 + 3)).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        }
+        let taken = checkpoint(2, &mut sink).await;
+        assert_eq!(commit(2, &taken, &mut sink).await, 9);
+        assert_eq!(world.handle.faults()[0].fired, 4, "each answer had it");
+        assert_complete(&world, 0..12);
+        assert_eq!(world.reconnects(), 0);
+        let left = |counter| matches!(counter, Counter::StreamsDiscarded(_));
+        assert_eq!(world.environment.metrics.sum(left), 0);
+    }
+}
+
+/// `id` and `place` of the table, a STRUCT with an array, and a map.
+fn shaped_rows() -> RecordBatch {
+    let mut tags = ListBuilder::new(StringBuilder::new());
+    tags.values().append_value("new");
+    tags.values().append_value("");
+    tags.append(true);
+    tags.append(false);
+    let tags: ArrayRef = Arc::new(tags.finish());
+    let width: ArrayRef = Arc::new(Int64Array::from(vec![Some(7), None]));
+    let size = StructArray::from(vec![
+        (Arc::new(Field::new("width", DataType::Int64, true)), width),
+        (Arc::new(Field::new("tags", tags.data_type().clone(), true)), tags),
+    ]);
+    let names = MapFieldNames {
+        entry: "entries".to_owned(),
+        key: "key".to_owned(),
+        value: "value".to_owned(),
+    };
+    let mut counts = MapBuilder::new(Some(names), StringBuilder::new(), Int64Builder::new());
+    counts.keys().append_value("a");
+    counts.values().append_value(1);
+    counts.keys().append_value("b");
+    counts.values().append_null();
+    counts.append(true).unwrap();
+    counts.append(true).unwrap();
+    let city: ArrayRef = Arc::new(StringArray::from(vec!["Rome", "Oslo"]));
+    let place = StructArray::from(vec![(Arc::new(Field::new("city", DataType::Utf8, true)), city)]);
+    let arrays: [(&str, ArrayRef); 4] = [
+        ("id", Arc::new(Int64Array::from(vec![1, 2]))),
+        ("place", Arc::new(place)),
+        ("size", Arc::new(size)),
+        ("counts", Arc::new(counts.finish())),
+    ];
+    RecordBatch::try_from_iter(arrays).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_struct_and_a_map_that_are_added_as_columns_take_their_rows() {
+    // reports.md 58: what is added is what is written.
+    for (mode, format) in modes_and_formats() {
+        let world = narrow_world(&[ADDS, mode, format]).await;
+        let batch = shaped_rows();
+        let mut sink = sink_of(&world, &batch.schema(), 0, 1);
+        sink.on_start(None).await.unwrap();
+        let added = [
+            "size Nullable",
+            "size.width Nullable",
+            "size.tags Repeated",
+            "counts Repeated",
+            "counts.key Nullable",
+            "counts.value Nullable",
+        ];
+        assert_eq!(shape(&world)[3..], added);
+        publish(1, batch, &mut sink).await;
+        let rows = world.handle.rows(&returns()).unwrap();
+        let shown = |column: usize, row: usize| {
+            let options = FormatOptions::new().with_null("NULL");
+            let formatter = ArrayFormatter::try_new(rows.column(column), &options).unwrap();
+            formatter.value(row).to_string()
+        };
+        let row = |row: usize| {
+            (0..4)
+                .map(|column| shown(column, row))
+                .collect::<Vec<_>>()
+                .join(" | ")
+        };
+        assert_eq!(
+            [row(0), row(1)],
+            [
+                "1 | {city: Rome} | {width: 7, tags: [new, ]} | [{key: a, value: 1}, {key: b, value: NULL}]",
+                "2 | {city: Oslo} | {width: NULL, tags: []} | []",
+            ],
+            "{mode:?} {format:?}"
+        );
+    }
 }
 
 /// A world with `returns` partitioned as said.
