@@ -162,13 +162,18 @@ pub(super) struct Driver {
     closed: Option<oneshot::Sender<()>>,
 }
 
+/// What makes requests of rows, and of those that are refused.
+pub(super) struct Writers {
+    pub(super) wire: Arc<Wire>,
+    pub(super) dead_letters: Option<DeadLetters>,
+}
+
 impl Driver {
     pub(super) fn new(
         core: Protocol,
         subtask: SubtaskIndex,
         metrics: SubtaskMetrics,
-        wire: Arc<Wire>,
-        dead_letters: Option<DeadLetters>,
+        Writers { wire, dead_letters }: Writers,
         aftermath: Aftermath,
         options: &Arc<SinkOptions>,
         environment: &Environment,

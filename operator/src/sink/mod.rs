@@ -42,7 +42,7 @@ use crate::probe::Probe;
 use crate::transport::Transport;
 use aftermath::Aftermath;
 use dead_letters::DeadLetters;
-use driver::{Commit, Driver, Feed, Mark};
+use driver::{Commit, Driver, Feed, Mark, Writers};
 use refused::{Sieve, Sifted};
 
 /// What the subtasks of one process share: the connection, the tokens, the metrics.
@@ -248,12 +248,15 @@ impl BigQuerySink {
         let (feed, feeds) = mpsc::channel(1);
         let (commits, commits_out) = mpsc::channel(1);
         let counted = Arc::clone(metrics.subtask());
+        let writers = Writers {
+            wire: Arc::clone(&wire),
+            dead_letters: dead_letters.map(|(letters, _)| letters),
+        };
         let driver = Driver::new(
             core,
             self.task.subtask,
             metrics,
-            Arc::clone(&wire),
-            dead_letters.map(|(letters, _)| letters),
+            writers,
             aftermath,
             &self.options,
             &self.environment,
