@@ -48,6 +48,8 @@ impl SinkOperator for Connector {
         Ok(Prepared {
             state: part.state.into(),
             rows: rows(&commit)?,
+            // Neither the engine nor its simulation asks.
+            dead_letters: RowCount(0),
             commit: commit.into(),
         })
     }
