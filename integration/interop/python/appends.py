@@ -72,6 +72,20 @@ def message_class(descriptor):
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(descriptor.name))
 
 
+def column_name(name):
+    """The options of a field whose column has a name that no field can have: extension 454943157 of FieldOptions, a string."""
+    text = name.encode()
+    return _varint(454943157 << 3 | 2) + _varint(len(text)) + text
+
+
+def _varint(number):
+    made = bytearray()
+    while number > 0x7F:
+        made.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes(made + bytes([number]))
+
+
 def field(name, number, kind, label="OPTIONAL", **more):
     """A field of a descriptor; `kind` and `label` without their prefixes."""
     made = descriptor_pb2.FieldDescriptorProto(name=name, number=number, **more)

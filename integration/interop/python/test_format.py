@@ -8,6 +8,7 @@ from concurrent import futures
 
 import grpc
 from google.cloud import bigquery
+from google.cloud.bigquery import SchemaField
 from google.cloud.bigquery_storage_v1 import types
 
 import appends
@@ -111,6 +112,153 @@ class ProtobufRows(unittest.TestCase):
         self.assertEqual(
             [field.label for field in descriptor.field], [modes[field.mode] for field in rows.MADE_BEFORE]
         )
+
+
+class RarerRows(unittest.TestCase):
+    """What no column of a JSON file declares: types that a query makes, numbers that are none, names that no field can have."""
+
+    maxDiff = None
+    table_id = f"{PROJECT}.format.rarer"
+
+    @classmethod
+    def setUpClass(cls):
+        world.make_dataset("format")
+        inside = [SchemaField("größe", "INTEGER"), SchemaField("n", "INTEGER", mode="REPEATED")]
+        schema = [
+            SchemaField("id", "INTEGER", mode="REQUIRED"),
+            SchemaField("took", "INTERVAL"),
+            SchemaField("geo", "GEOGRAPHY"),
+            SchemaField("days", "RANGE", range_element_type="DATE"),
+            SchemaField("moments", "RANGE", range_element_type="TIMESTAMP"),
+            SchemaField.from_api_repr({"name": "exact", "type": "TIMESTAMP", "timestampPrecision": "12"}),
+            SchemaField("ratio", "FLOAT"),
+            SchemaField("naïve-col", "INTEGER"),
+            SchemaField("with space", "STRING"),
+            SchemaField("Ding-1", "RECORD", fields=inside),
+            SchemaField("1st", "INTEGER", mode="REPEATED"),
+        ]
+        world.client.create_table(bigquery.Table(cls.table_id, schema=schema))
+        lines = [
+            {
+                "id": 1,
+                "took": "14 months -3 days 1 hour 2 minutes 3.5 seconds",
+                "geo": "POINT(1 2)",
+                "day": "2024-02-29",
+                "at": "2024-02-29T23:59:59.123456789Z",
+                "ratio": "NaN",
+                "large": 9_223_372_036_854_775_807,
+            },
+            {"id": 2, "took": "0 days", "at": "1969-12-31T23:59:59.999999999Z", "ratio": "-inf", "large": 0},
+            {"id": 3, "ratio": "inf"},
+        ]
+        (world.work / "rarer.ndjson").write_text("\n".join(json.dumps(line) for line in lines))
+        sql = f"""
+            CREATE TABLE source (id BIGINT NOT NULL, took TEXT, geo TEXT, day DATE, at TIMESTAMP(9), ratio TEXT, large BIGINT)
+            WITH (connector = 'single_file', type = 'source', path = 'rarer.ndjson', format = 'json');
+
+            CREATE TABLE sink
+            WITH (connector = 'bigquery', type = 'sink', endpoint = 'emulator', 'write.format' = 'proto', project = '{PROJECT}',
+                  dataset = 'format', 'table' = 'rarer');
+
+            INSERT INTO sink
+            SELECT id, CAST(took AS INTERVAL) AS took, geo,
+                CASE WHEN day IS NULL THEN NULL ELSE named_struct('start', day, 'end', CAST(NULL AS DATE)) END AS days,
+                CASE WHEN at IS NULL THEN NULL ELSE named_struct('start', CAST(NULL AS TIMESTAMP), 'end', at) END AS moments,
+                at AS exact, CAST(ratio AS DOUBLE) AS ratio, large AS "naïve-col", geo AS "with space",
+                CASE WHEN geo IS NULL THEN NULL ELSE named_struct('größe', large, 'n', make_array(id, large)) END AS "Ding-1",
+                make_array(id) AS "1st"
+            FROM source;"""
+        wiretap = Wiretap(world.write)
+        server, address = wiretap.serve()
+        try:
+            world.run_pipeline("rarer.sql", sql, grpc_address=address)
+        finally:
+            server.stop(grace=None).wait()
+        cls.calls = wiretap.calls
+
+    def test_googles_runtime_reads_what_went_in(self):
+        found = {}
+        for call in self.calls:
+            row = appends.message_class(call[0].proto_rows.writer_schema.proto_descriptor)
+            for request in call:
+                for serialized in request.proto_rows.rows.serialized_rows:
+                    message = row.FromString(serialized)
+                    self.assertEqual(message.SerializeToString(), serialized, "fields in order, nothing unknown")
+                    cells = _by_column(message)
+                    # Not equal to itself.
+                    cells["ratio"] = repr(cells["ratio"])
+                    found[cells["id"]] = cells
+        leap_day, second = 19_782, 1_000_000
+        nothing = {"took": None, "geo": None, "days": None, "moments": None, "exact": None, "with space": None}
+        nothing |= {"naïve-col": None, "Ding-1": None}
+        large = 2**63 - 1
+        expected = [
+            {
+                "id": 1,
+                "took": "1-2 -3 1:2:3.500000",
+                "geo": "POINT(1 2)",
+                "days": {"start": leap_day, "end": None},
+                "moments": {"start": None, "end": (leap_day + 1) * 86_400 * second - second + 123_456},
+                "exact": "2024-02-29T23:59:59.123456789000Z",
+                "ratio": "nan",
+                "naïve-col": large,
+                "with space": "POINT(1 2)",
+                "Ding-1": {"größe": large, "n": [1, large]},
+                "1st": [1],
+            },
+            {
+                **nothing,
+                "id": 2,
+                "took": "0-0 0 0:0:0",
+                "moments": {"start": None, "end": -1},
+                "exact": "1969-12-31T23:59:59.999999999000Z",
+                "ratio": "-inf",
+                "naïve-col": 0,
+                "1st": [2],
+            },
+            {**nothing, "id": 3, "ratio": "inf", "1st": [3]},
+        ]
+        self.assertEqual([found[number] for number in sorted(found)], expected)
+
+    def test_a_name_that_no_field_can_have_is_an_annotation(self):
+        descriptor = self.calls[0][0].proto_rows.writer_schema.proto_descriptor
+        plain, annotated = descriptor.field[:7], descriptor.field[7:]
+        names = ["id", "took", "geo", "days", "moments", "exact", "ratio"]
+        self.assertEqual([field.name for field in plain], names)
+        self.assertEqual([field.options.SerializeToString() for field in plain], [b""] * 7)
+        packed = b"\x10\x01"
+        self.assertEqual(
+            [field.options.SerializeToString() for field in annotated],
+            [
+                appends.column_name("naïve-col"),
+                appends.column_name("with space"),
+                appends.column_name("Ding-1"),
+                packed + appends.column_name("1st"),
+            ],
+        )
+        for field in annotated:
+            self.assertRegex(field.name, r"^[A-Za-z_][A-Za-z0-9_]*$")
+
+
+def _by_column(message):
+    """The values of a message by the names of their columns, as they are on the wire."""
+    return {_column(field): _cell(field, message) for field in message.DESCRIPTOR.fields}
+
+
+def _column(field):
+    # Behind what else the options say (a repeated field is packed), the annotation's tag and a length of one byte.
+    tag = appends.column_name("")[:-1]
+    annotation = field.GetOptions().SerializeToString().partition(tag)[2]
+    return annotation[1:].decode() or field.name
+
+
+def _cell(field, message):
+    value = getattr(message, field.name)
+    if field.is_repeated:
+        return list(value)
+    if not message.HasField(field.name):
+        return None
+    return _by_column(value) if field.message_type else value
 
 
 def _value(field, message):

@@ -242,9 +242,7 @@ class Protobuf(unittest.TestCase):
         """write-api.md 1.2 [DOC]: the annotation wins over the field's name."""
         self.make_table(SchemaField("größe in m", "FLOAT"))
         size = field("col_size", 1, "DOUBLE")
-        # Extension 454943157 of FieldOptions, a string.
-        name = "größe in m".encode()
-        size.options.ParseFromString(_varint(454943157 << 3 | 2) + _varint(len(name)) + name)
+        size.options.ParseFromString(appends.column_name("größe in m"))
         self.append(message("Row", size), [1.5])
         self.assert_rows([1.5])
 
@@ -312,11 +310,3 @@ class Protobuf(unittest.TestCase):
         with self.assertRaises(exceptions.InvalidArgument):
             self.append(row, [1], missing_value_interpretations={"n": 0})
         self.assert_rows()
-
-
-def _varint(number):
-    made = bytearray()
-    while number > 0x7F:
-        made.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes(made + bytes([number]))

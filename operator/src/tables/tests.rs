@@ -325,6 +325,14 @@ async fn a_table_is_laid_out_as_the_options_and_the_primary_key_say() {
             json!({"timePartitioning": {"type": "MONTH"}}),
         ),
         (
+            vec![by, ("table.partition_type", "year")],
+            json!({"timePartitioning": {"type": "YEAR", "field": "at"}}),
+        ),
+        (
+            vec![("table.partition_type", "day")],
+            json!({"timePartitioning": {"type": "DAY"}}),
+        ),
+        (
             vec![
                 ("table.partition_by", "id"),
                 ("table.partition_range", "-5, 100, 10"),

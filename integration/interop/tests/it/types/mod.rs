@@ -68,8 +68,11 @@ async fn a_dictionary_and_runs_arrive_as_their_values() {
     let mut world = World::new();
     for case in cases() {
         for wrapped in [case.in_dictionary(), case.in_runs()].into_iter().flatten() {
-            let said = world.arrives(&case.column, &wrapped, Format::Arrow).await;
-            assert_eq!(said, case.expected, "{} of {case}", wrapped.data_type());
+            for format in [Format::Arrow, Format::Proto] {
+                let said = world.arrives(&case.column, &wrapped, format).await;
+                let kind = wrapped.data_type();
+                assert_eq!(said, case.expected, "{format:?}: {kind} of {case}");
+            }
         }
     }
 }
