@@ -203,6 +203,49 @@ fn every_fault_that_stays_ends_within_its_budget() {
 }
 
 #[test]
+fn a_young_table_and_a_column_that_is_not_noticed_yet_are_waited_for_on_new_connections() {
+    let lag = Fault {
+        storage_code: Some(StorageCode::SchemaMismatchExtraFields),
+        ..fault(Code::InvalidArgument, Place::RpcEnd)
+    };
+    for unknown in [fault(Code::NotFound, Place::RpcEnd), lag] {
+        let young = || Bench::with(|config| config.limits.unknown_table = Duration::from_secs(300));
+        let lost = |connection| Input::ConnectionLost {
+            connection: Generation(connection),
+            fault: unknown.clone(),
+        };
+        // Known at last.
+        let mut bench = young();
+        bench.tell(batch(1));
+        for connection in 1..=5 {
+            assert_eq!(acts(bench.tell(lost(connection))), [], "{unknown}");
+            let again = [
+                connect(connection + 1, TABLE),
+                append(connection + 1, connection + 1, 1),
+            ];
+            assert_eq!(acts(bench.wake()), again, "{unknown}");
+        }
+        assert_eq!(bench.tell(acked(6, 6)), [release(1)], "{unknown}");
+
+        // Never.
+        let mut bench = young();
+        bench.tell(batch(1));
+        let mut connection = 1;
+        let failure = loop {
+            let commands = bench.tell(lost(connection));
+            if let Some(failure) = failure(&commands) {
+                break failure;
+            }
+            connection += 1;
+            bench.wake();
+        };
+        assert_eq!(failure.kind, FailureKind::User, "{unknown}");
+        let took = bench.now.since(START).as_secs();
+        assert!((150..=300).contains(&took), "{unknown}: {took} s");
+    }
+}
+
+#[test]
 fn an_answer_out_of_order_ends_the_attempt() {
     let mut bench = Bench::flowing();
     assert_eq!(
