@@ -7,6 +7,7 @@ mod defaults;
 mod faults;
 mod flow;
 mod formats;
+mod metrics;
 mod replaced;
 mod restore;
 mod sizes;
