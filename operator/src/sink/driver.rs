@@ -1,5 +1,7 @@
 //! The sink's own task: carries out the core's commands and tells it what happened. It decides nothing.
 
+mod calls;
+mod counts;
 mod rows;
 mod spans;
 
@@ -9,19 +11,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigquery_sink_state::{
-    BatchId, Command, CommitList, Destination, Epoch, Failure, FailureKind, Fault, FlushId, FlushOffset,
-    Generation, Input, Lane, Mutant, Mutation, NextOffset, Notice, Phase, Protocol, Reaction, RequestNumber,
-    RowCount, StreamName, SubtaskIndex, SubtaskState, classify,
+    Command, CommitList, Destination, Epoch, FlushId, FlushOffset, Generation, Input, Lane, Mutant, Mutation,
+    Notice, Protocol, RequestNumber, RowCount, StreamName, SubtaskIndex, SubtaskState,
 };
 use bigquery_write_proto::names::{self, TableName};
 use bigquery_write_proto::rows::{MissingValues, Wire};
-use futures::future::{AbortHandle, Abortable};
-use futures::stream::{BoxStream, SelectAll, StreamExt as _, unfold};
+use futures::future::AbortHandle;
+use futures::stream::{BoxStream, SelectAll, StreamExt as _};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until};
-use tracing::{Instrument as _, Span};
+use tracing::Span;
 
+use self::counts::Undecided;
 use self::rows::Payloads;
 use self::spans::Spans;
 use super::aftermath::Aftermath;
@@ -31,15 +33,10 @@ use super::refused::Sifted;
 use super::{Environment, notice, translate};
 use crate::clock::Clock;
 use crate::error::SinkError;
-use crate::metrics::{AppendResult, Counter, FlushResult, Histogram, RejectedBy, SubtaskMetrics, code_name};
-use crate::options::{RowErrors, SinkOptions, WriteMode};
+use crate::metrics::{Counter, FlushResult, Histogram, SubtaskMetrics};
+use crate::options::SinkOptions;
 use crate::probe::{CommandKind, Moment, Probe};
-use crate::transport::{
-    AppendEvent, AppendReceiver, AppendRequest, AppendSender, CallError, SendError, TRACE_ID, Transport,
-};
-
-/// Flushes under way at a time: 128 streams commit within two round trips (design.md section 11), on one HTTP/2 connection.
-const PARALLEL_FLUSHES: usize = 64;
+use crate::transport::{AppendEvent, AppendSender, CallError, Transport};
 
 /// What comes in order.
 #[derive(Debug)]
@@ -151,10 +148,7 @@ pub(super) struct Driver {
     calls: JoinSet<Done>,
     flushes_waiting: VecDeque<Flush>,
     flushes_running: usize,
-    /// A flush was refused, and the core has not said yet whether it is asked for again.
-    flush_refused: bool,
-    /// Rows that the last refusal named, where the job ends with them (`row_errors = 'fail'`).
-    rows_refused: u64,
+    undecided: Undecided,
     /// Came behind rows that are not handed over yet.
     mark: Option<Mark>,
     prepared: Option<(oneshot::Sender<Prepared>, Instant)>,
@@ -205,8 +199,7 @@ impl Driver {
             calls: JoinSet::new(),
             flushes_waiting: VecDeque::new(),
             flushes_running: 0,
-            flush_refused: false,
-            rows_refused: 0,
+            undecided: Undecided::default(),
             mark: None,
             prepared: None,
             committed: None,
@@ -376,42 +369,13 @@ impl Driver {
 
     fn flushed(&mut self, flush: &Flush, span: &Span, took: Duration, result: Result<i64, CallError>) {
         self.flushes_running -= 1;
-        self.metrics.observe(Histogram::FlushDuration, took);
         let result = result.map_err(|error| translate::call_fault(&error));
-        let shown = match &result {
-            Ok(offset) if u64::try_from(*offset).is_ok_and(|offset| offset >= flush.offset.0) => {
-                Some(FlushResult::Ok)
-            }
-            Err(fault) if classify(Phase::Flush, fault).reaction == Reaction::Success => {
-                Some(FlushResult::AlreadyFlushed)
-            }
-            Ok(_) => None,
-            Err(fault) => {
-                self.metrics.fault("FlushRows", fault);
-                span.record("result", code_name(fault.code));
-                None
-            }
-        };
-        match shown {
-            Some(result) => {
-                self.metrics.add(Counter::Flushes(result), 1);
-                let rows = self.metrics.flushed(&flush.stream, flush.offset.next_offset());
-                span.record("rows", rows.0).record("result", result.as_str());
-            }
-            None => self.flush_refused = true,
-        }
+        self.count_flush(flush, span, took, result.as_ref().copied());
         let flush = flush.id;
         self.tell(match result {
             Ok(offset) => Input::FlushDone { flush, offset },
             Err(fault) => Input::FlushFailed { flush, fault },
         });
-    }
-
-    /// What has become of a flush that was refused.
-    fn count_refused_flush(&mut self, result: FlushResult) {
-        if std::mem::take(&mut self.flush_refused) {
-            self.metrics.add(Counter::Flushes(result), 1);
-        }
     }
 
     fn answer(&mut self, connection: Generation, event: AppendEvent) -> Result<(), SinkError> {
@@ -427,12 +391,10 @@ impl Driver {
                         "BigQuery answered a request to append to {table} that was not sent"
                     )));
                 };
-                self.metrics.observe(Histogram::AppendDuration, at.elapsed());
                 match answer.result {
                     Ok(offset) => {
                         open.acknowledged = true;
-                        self.metrics.add(Counter::AppendRequests(AppendResult::Ok), 1);
-                        span.record("result", AppendResult::Ok.as_str());
+                        self.count_answer(at, &span, Ok(()));
                         let offset = offset.and_then(|offset| u64::try_from(offset).ok());
                         Input::AppendAcked {
                             connection,
@@ -445,10 +407,7 @@ impl Driver {
                             open.sender.open_again();
                         }
                         let fault = translate::refusal_fault(&refusal);
-                        let result = self.append_result(&fault);
-                        self.metrics.add(Counter::AppendRequests(result), 1);
-                        self.metrics.fault("AppendRows", &fault);
-                        span.record("result", result.as_str());
+                        self.count_answer(at, &span, Err(&fault));
                         Input::AppendFailed {
                             connection,
                             request,
@@ -478,71 +437,6 @@ impl Driver {
         }
     }
 
-    /// Ends a call that may still owe answers.
-    fn give_up(&mut self, connection: Generation) {
-        if let Some(open) = self.connections.get(&connection) {
-            let owed = open.unanswered.len() as u64;
-            self.metrics.add(Counter::StaleAnswersDropped, owed);
-            self.metrics
-                .add(Counter::AppendRequests(AppendResult::Lost), owed);
-        }
-        self.drop_connection(connection);
-    }
-
-    /// Counts the requests whose answers the end of their connection took along.
-    fn count_lost(&self, connection: Generation, fault: &Fault) {
-        let unanswered = self
-            .connections
-            .get(&connection)
-            .map_or(0, |open| open.unanswered.len());
-        if unanswered == 0 {
-            // An idle close is normal life.
-            return;
-        }
-        let result = self.append_result(fault);
-        let result = match unanswered {
-            1 if result.is_of_request() => result,
-            _ => AppendResult::Lost,
-        };
-        self.metrics
-            .add(Counter::AppendRequests(result), unanswered as u64);
-        self.metrics.fault("AppendRows ended", fault);
-    }
-
-    fn append_result(&self, fault: &Fault) -> AppendResult {
-        AppendResult::of(classify(self.append_phase(), fault).reaction)
-    }
-
-    fn append_phase(&self) -> Phase {
-        match self.options.mode {
-            WriteMode::ExactlyOnce => Phase::Append,
-            WriteMode::AtLeastOnce => Phase::DefaultAppend,
-        }
-    }
-
-    /// With `row_errors = 'fail'` the core says nothing of the rows that it fails for.
-    fn note_refused_rows(&mut self, input: &Input) {
-        if self.options.row_errors != RowErrors::Fail {
-            return;
-        }
-        match input {
-            Input::AppendFailed { fault, .. } | Input::ConnectionLost { fault, .. } => {
-                let rejects = classify(self.append_phase(), fault).reaction == Reaction::RejectRows;
-                self.rows_refused = if rejects { fault.row_errors.len() as u64 } else { 0 };
-            }
-            Input::AppendAcked { .. } => self.rows_refused = 0,
-            _ => {}
-        }
-    }
-
-    fn drop_connection(&mut self, connection: Generation) {
-        if let Some(open) = self.connections.remove(&connection)
-            && !self.mutation.is(Mutant::QueuePositionAcrossConnections)
-        {
-            open.abort.abort();
-        }
-    }
-
     // The core's commands.
 
     async fn carry_out(&mut self) -> Result<(), SinkError> {
@@ -560,19 +454,6 @@ impl Driver {
         self.count_refused_flush(FlushResult::Retry);
         self.tell_inflight();
         self.start_flushes()
-    }
-
-    fn tell_inflight(&self) {
-        self.metrics.inflight(self.payloads.bytes(), self.payloads.len());
-    }
-
-    fn count_failure(&mut self, failure: &Failure) {
-        self.count_refused_flush(FlushResult::Failed);
-        if failure.kind == FailureKind::User {
-            let rows = std::mem::take(&mut self.rows_refused);
-            self.metrics
-                .add(Counter::RowsRejected(RejectedBy::BigQuery), rows);
-        }
     }
 
     fn perform(&mut self, command: Command) -> Result<(), SinkError> {
@@ -645,128 +526,6 @@ impl Driver {
         }
         Ok(())
     }
-
-    fn create_stream(&mut self, lane: Lane, destination: Destination) {
-        let letters = self
-            .dead_letters
-            .as_ref()
-            .filter(|_| destination == Destination::DeadLetters);
-        let table = letters.map_or(&self.table, |letters| &letters.table).clone();
-        let transport = self.transport.clone();
-        self.calls.spawn(async move {
-            let result = transport.create_stream(&table).await.map(|created| created.name);
-            Done::Created {
-                lane,
-                destination,
-                result,
-            }
-        });
-    }
-
-    fn connect(&mut self, generation: Generation, name: &StreamName) -> Result<(), SinkError> {
-        let stream = parse(name)?;
-        // As many as may be unanswered, so that handing one over never waits.
-        let capacity = self.window_requests + 1;
-        let letters = self
-            .dead_letters
-            .as_ref()
-            .filter(|letters| letters.table == *stream.table());
-        let schema = letters
-            .map_or(&self.wire, |letters| &letters.wire)
-            .writer_schema();
-        let destination = match letters {
-            Some(_) => Destination::DeadLetters,
-            None => Destination::Table,
-        };
-        // A default stream is there without being created.
-        self.metrics.opened(name, destination);
-        let mut opened = self.transport.open_append(&stream, schema, TRACE_ID, capacity);
-        if letters.is_none() && self.missing_values == MissingValues::Default {
-            opened.sender.take_defaults_for_null();
-        }
-        let (events, abort) = events(generation, opened.receiver);
-        self.answers.push(events);
-        let connection = Connection {
-            sender: opened.sender,
-            stream: name.clone(),
-            unanswered: VecDeque::new(),
-            acknowledged: false,
-            abort,
-        };
-        self.connections.insert(generation, connection);
-        Ok(())
-    }
-
-    fn append(
-        &mut self,
-        generation: Generation,
-        request: RequestNumber,
-        offset: Option<NextOffset>,
-        batch: BatchId,
-    ) -> Result<(), SinkError> {
-        let Some(connection) = self.connections.get_mut(&generation) else {
-            return Ok(());
-        };
-        let payload = self
-            .payloads
-            .get(batch)
-            .expect("the core appends what it was given and has not released");
-        let append = AppendRequest {
-            offset: offset.map(|offset| i64::try_from(offset.0).expect("the core keeps offsets within i64")),
-            rows: payload.encoded.clone(),
-        };
-        match connection.sender.try_send(append) {
-            Ok(()) => {
-                let at = Instant::now();
-                let span = self
-                    .spans
-                    .append(&connection.stream, offset, payload.rows, payload.bytes());
-                connection.unanswered.push_back(Sent { request, at, span });
-                let sent_before = self.payloads.sent(batch, (connection.stream.clone(), offset));
-                if sent_before.is_some() {
-                    self.metrics.add(Counter::RequestsResent, 1);
-                }
-            }
-            // The receiver says why; the core then sends everything again.
-            Err(SendError::Over) => {}
-            Err(error @ SendError::Full) => {
-                let message = "more requests were sent than may be unanswered";
-                return Err(SinkError::internal(message).with_source(error));
-            }
-        }
-        Ok(())
-    }
-
-    /// Answers the host, which has waited since then.
-    fn reply_timed<T>(&self, histogram: Histogram, host: Option<(oneshot::Sender<T>, Instant)>, value: T) {
-        if let Some((host, since)) = host {
-            self.metrics.observe(histogram, since.elapsed());
-            reply(Some(host), value);
-        }
-    }
-
-    fn start_flushes(&mut self) -> Result<(), SinkError> {
-        while self.flushes_running < PARALLEL_FLUSHES
-            && let Some(flush) = self.flushes_waiting.pop_front()
-        {
-            let (transport, stream) = (self.transport.clone(), parse(&flush.stream)?);
-            let offset = i64::try_from(flush.offset.0).expect("the core keeps offsets within i64");
-            self.flushes_running += 1;
-            let span = self.spans.flush(&flush.stream, flush.offset);
-            self.calls.spawn(async move {
-                let begin = Instant::now();
-                let call = transport.flush_rows(&stream, offset);
-                let result = call.instrument(span.clone()).await;
-                Done::Flushed {
-                    flush,
-                    span,
-                    took: begin.elapsed(),
-                    result,
-                }
-            });
-        }
-        Ok(())
-    }
 }
 
 async fn until(at: Option<Instant>) {
@@ -774,29 +533,6 @@ async fn until(at: Option<Instant>) {
         Some(at) => sleep_until(at).await,
         None => pending().await,
     }
-}
-
-/// The answers of one call, ended by the abort handle.
-fn events(
-    generation: Generation,
-    receiver: AppendReceiver,
-) -> (BoxStream<'static, (Generation, AppendEvent)>, AbortHandle) {
-    let (abort, registration) = AbortHandle::new_pair();
-    let events = unfold(Some(receiver), move |receiver| async move {
-        let mut receiver = receiver?;
-        let event = receiver.next_event().await;
-        let rest = matches!(event, AppendEvent::Answer(_)).then_some(receiver);
-        Some(((generation, event), rest))
-    });
-    (Abortable::new(events, registration).boxed(), abort)
-}
-
-fn parse(stream: &StreamName) -> Result<names::StreamName, SinkError> {
-    stream.0.parse().map_err(|error| {
-        SinkError::user(format!(
-            "'{stream}', which a checkpoint names, is no write stream: {error}"
-        ))
-    })
 }
 
 /// A host that no longer waits does not need the answer.
