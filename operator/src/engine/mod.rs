@@ -1,7 +1,7 @@
 //! The sink under Arroyo: what its connector says and hears, as plain values. The drop-in (`integration/arroyo/`) translates the
 //! engine's types into these and back, and does nothing else.
 //!
-//! The engine's contract is another than [`SinkOperator`]'s in a few points, which are settled here: a restored state does not say which
+//! The engine's contract is another than [`SinkOperator`](crate::SinkOperator)'s in a few points, which are settled here: a restored state does not say which
 //! checkpoint it is of, rows carry a column of the engine's own, a batch does not know what the DDL said of its columns, and a commit
 //! has to be acknowledged for each subtask that the engine waits for.
 
