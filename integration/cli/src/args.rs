@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgGroup, Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
 /// SQL pipelines into BigQuery: every row visible exactly once.
 #[derive(Debug, Parser)]
@@ -19,11 +19,25 @@ Examples:
   arroyo-bigquery emulator                              BigQuery on this machine, until Ctrl-C
   arroyo-bigquery query 'SELECT count(*) FROM `p.d.t`'  against that emulator
 
+RUST_LOG says what is logged on stderr: a level, or levels by part such as RUST_LOG=warn,bigquery_sink=debug [default: warn].
+
 Exit codes: 0 done, 1 failed while running, 2 wrong usage or invalid pipeline."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// How log lines on stderr are written.
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) log: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// A JSON object a line.
+    Json,
 }
 
 #[derive(Debug, Subcommand)]
@@ -48,6 +62,7 @@ Examples:
   arroyo-bigquery run examples/earthquakes.sql
   arroyo-bigquery run job.sql --parallelism 4 --checkpoint-interval 10s
   arroyo-bigquery run job.sql --state-dir gs://bucket/jobs/clicks --json
+  arroyo-bigquery run job.sql --metrics 127.0.0.1:9464
 
 The first Ctrl-C (or SIGTERM) stops with a checkpoint, the second at once. A crash loses nothing: run the same command again.")]
 pub(crate) struct RunArguments {
@@ -74,6 +89,10 @@ pub(crate) struct RunArguments {
     /// Read at most this many rows a second from a file.
     #[arg(long, value_name = "ROWS")]
     pub(crate) source_rate: Option<f64>,
+    /// Serve metrics for Prometheus at /metrics, and a page that shows the run at /, while it runs; port 0 takes a free one. Whoever
+    /// reaches the address can read them.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<SocketAddr>,
     /// End with one JSON object on stdout, and print nothing else there.
     #[arg(long)]
     pub(crate) json: bool,

@@ -16,6 +16,7 @@ mod run;
 mod sink;
 mod table;
 mod types;
+mod watch;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -24,17 +25,20 @@ use std::time::Duration;
 use clap::Parser as _;
 use tracing_subscriber::EnvFilter;
 
-use args::{Arguments, Command};
+use args::{Arguments, Command, LogFormat};
 use failure::Failure;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,gcp_auth=error"));
-    tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
+        .with_ansi(std::io::stderr().is_terminal());
+    match arguments.log {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().init(),
+    }
     match start(arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -24,6 +24,7 @@ use crate::failure::Failure;
 use crate::output::print;
 use crate::sink::{self, Sinks};
 use crate::table::render_batch;
+use crate::watch::{Described, Watch, Watched};
 
 /// Rows of the table shown after a run against the emulator in this process.
 const SHOWN_ROWS: usize = 10;
@@ -34,6 +35,12 @@ pub(crate) async fn run(arguments: RunArguments) -> Result<(), Failure> {
     let pipeline = load(&arguments.pipeline)?;
     let local = LocalEmulator::start(&pipeline, &arguments).await?;
     let options = sink::options(&pipeline, local.as_ref().map(LocalEmulator::endpoints))?;
+    let described = Described::new(
+        &pipeline,
+        &options,
+        arguments.parallelism,
+        arguments.checkpoint_interval,
+    );
     let promised = Promised::of(&options);
     let config = config(&pipeline, &arguments, local.as_ref())?;
     let state = config.state.clone();
@@ -41,6 +48,19 @@ pub(crate) async fn run(arguments: RunArguments) -> Result<(), Failure> {
     // Told before the state is touched: a table that is missing or differs, an address where nobody answers.
     sinks.check(&pipeline.sink.columns).await?;
     let control = Control::new();
+    let _watch = match arguments.metrics {
+        None => None,
+        Some(address) => {
+            let progress = control.progress.subscribe();
+            let watched = Watched::new(described, progress, control.history.clone());
+            let watch = Watch::start(address, watched).await?;
+            eprintln!(
+                "the run shows itself at http://{}/, its metrics at /metrics",
+                watch.address
+            );
+            Some(watch)
+        }
+    };
     let (shutdown, stopped) = (control.shutdown.clone(), control.shutdown.clone());
     let progress = tokio::spawn(show_progress(control.progress.subscribe(), arguments.json));
     let stopper = tokio::spawn(async move {

@@ -55,4 +55,5 @@ mod values;
 pub use emulator::{Config, Emulator, Handle, StartError};
 pub use journal::DataDirError;
 pub use query::{QUERY_TIME_LIMIT, QueryError, QueryOutput};
+pub use rest::is_of_another_site;
 pub use tls::{TlsError, TlsFiles};

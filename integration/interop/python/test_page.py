@@ -1,65 +1,16 @@
 """The emulator's page at `/`, as a browser shows it."""
 
-import html.parser
-import shutil
-import subprocess
 import unittest
 
 from google.api_core import exceptions
 from google.cloud import bigquery
 from google.cloud.bigquery_storage_v1 import types
 
+import browser
 import world
 from world import PROJECT
 
 TABLE = f"projects/{PROJECT}/datasets/looked_at/tables/t"
-BROWSERS = ["chromium", "chromium-browser", "google-chrome"]
-# Seconds for one page.
-LIMIT = 60
-
-
-class Tables(html.parser.HTMLParser):
-    """The texts of a page's table cells, a list of rows for each heading."""
-
-    def __init__(self):
-        super().__init__()
-        self.tables = {}
-        self._heading = None
-        self._inside = None
-
-    def handle_starttag(self, tag, attributes):
-        if tag == "tr":
-            self.tables.setdefault(self._heading, []).append([])
-        if tag in ("h2", "td", "th"):
-            self._inside = tag
-            if tag == "h2":
-                self._heading = ""
-            else:
-                self.tables[self._heading][-1].append("")
-
-    def handle_endtag(self, tag):
-        if tag == self._inside:
-            self._inside = None
-
-    def handle_data(self, data):
-        if self._inside == "h2":
-            self._heading += data
-        elif self._inside:
-            self.tables[self._heading][-1][-1] += data
-
-
-def shown(work):
-    """The page's tables after a browser has laid it out."""
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is None:
-        raise AssertionError(f"none of {', '.join(BROWSERS)} is there; install one (Debian: apt-get install chromium)")
-    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={work / 'browser'}", "--dump-dom"]
-    done = subprocess.run(
-        [*command, f"http://{world.http}/"], check=True, capture_output=True, text=True, timeout=LIMIT
-    )
-    page = Tables()
-    page.feed(done.stdout)
-    return page.tables
 
 
 class Page(unittest.TestCase):
@@ -71,7 +22,7 @@ class Page(unittest.TestCase):
         stream = world.write_client.create_write_stream(parent=TABLE, write_stream=buffered).name
         with self.assertRaises(exceptions.OutOfRange):
             world.write_client.flush_rows(types.FlushRowsRequest(write_stream=stream, offset=3))
-        tables = shown(world.work)
+        tables = browser.shown(f"http://{world.http}/", world.work)
         table = next(row for row in tables["Tables"] if row[0] == f"{PROJECT}:looked_at.t")
         self.assertEqual(table[1:4], ["US", "n INT64, text STRING", "0"])
         self.assertEqual(

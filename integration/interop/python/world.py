@@ -52,15 +52,32 @@ def advance(seconds):
         answer.read()
 
 
-def run_pipeline(name, sql, *arguments, grpc_address=None):
-    """Writes the SQL to a file, `endpoint = 'emulator'` replaced by this emulator's addresses (rows may go to another),
-    runs it and returns the summary it ends with."""
+def write_pipeline(name, sql, grpc_address=None):
+    """Writes the SQL to a file, `endpoint = 'emulator'` replaced by this emulator's addresses (rows may go to another)."""
     in_process = "endpoint = 'emulator'"
     if in_process not in sql:
         raise ValueError(f"{name} does not hold {in_process}")
     file = work / name
     endpoints = f"'endpoint.grpc' = 'http://{grpc_address or write}', 'endpoint.http' = 'http://{http}'"
     file.write_text(sql.replace(in_process, endpoints))
+    return file
+
+
+def start_pipeline(name, sql, *arguments):
+    """Starts a run of the SQL; its stderr can be read."""
+    file = write_pipeline(name, sql)
+    return subprocess.Popen(
+        [_tool, "run", file, "--json", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run_pipeline(name, sql, *arguments, grpc_address=None):
+    """Runs the SQL to its end and returns the summary it ends with."""
+    file = write_pipeline(name, sql, grpc_address)
     done = subprocess.run(
         [_tool, "run", file, "--json", *arguments],
         check=False,

@@ -9,7 +9,10 @@ mod sources;
 mod sql;
 pub mod store;
 
-pub use coordinator::{Control, HostConfig, HostError, Progress, SinkFactory, Start, Step, Summary, run};
+pub use coordinator::{
+    CheckpointRecord, Control, FailureRecord, History, HistoryRecord, HostConfig, HostError, Progress,
+    SinkFactory, Start, Step, Summary, run,
+};
 pub use exec::QueryError;
 pub use sources::{
     BadData, Compression, CsvOptions, FileFormat, FilesystemConfig, Format, ImpulseConfig, SingleFileConfig,

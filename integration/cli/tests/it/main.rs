@@ -13,3 +13,4 @@ mod support;
 mod tables;
 mod takeover;
 mod types;
+mod watch;

@@ -37,6 +37,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+pub use origin::is_of_another_site;
 pub(crate) use serve::serve;
 
 /// Largest request body, in bytes; BigQuery's own limit for such calls.

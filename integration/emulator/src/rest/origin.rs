@@ -11,16 +11,18 @@ use crate::rest::error::ApiError;
 
 /// Lets in programs, and a person who looks at the emulator's own page.
 pub(super) async fn refuse_other_sites(request: Request, next: Next) -> Response {
-    if is_foreign(request.headers()) {
+    if is_of_another_site(request.headers()) {
         let text = "A page of another site cannot call this emulator";
         return ApiError::new(403, "forbidden", text).into_response();
     }
     next.run(request).await
 }
 
+/// Whether a request comes from a page of another site.
+///
 /// Browsers say where a request comes from, programs do not. A page of another site may have had its own name resolved
 /// to this machine; so a name other than this machine's is foreign, even if the page calls itself.
-fn is_foreign(headers: &HeaderMap) -> bool {
+pub fn is_of_another_site(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let (host, origin) = (text(header::HOST.as_str()), text(header::ORIGIN.as_str()));
     let site = text("sec-fetch-site").unwrap_or("none");
@@ -60,7 +62,7 @@ mod tests {
                 HeaderValue::from_str(value).unwrap(),
             )
         });
-        is_foreign(&headers.collect())
+        is_of_another_site(&headers.collect())
     }
 
     #[test]

@@ -130,8 +130,16 @@ impl<'r, 'p> Attempt<'r, 'p> {
         attempt.start_readers(opened, &inputs, &event_sender);
         attempt._inputs = inputs;
         attempt.commit = restored.and_then(|restored| {
-            let entries = entries(&restored.manifest);
-            restored.pending_commit.map(|permit| (permit, entries))
+            let RestoredCheckpoint {
+                manifest,
+                pending_commit,
+            } = restored;
+            let permit = pending_commit?;
+            let rows = manifest.subtasks.iter().map(|subtask| subtask.rows).sum();
+            let now = (attempt.run.config.wall_clock)();
+            let history = &attempt.run.control.history;
+            history.replays(manifest.epoch, now, rows, state_bytes(&manifest));
+            Some((permit, entries(&manifest)))
         });
         Ok(attempt)
     }
@@ -308,6 +316,7 @@ impl<'r, 'p> Attempt<'r, 'p> {
                 .map_err(|error| HostError::Internal(error.to_string()))?;
             let Some(action) = action else { break };
             self.interval_over = None;
+            self.run.control.history.phase(self.core.phase());
             next = self.perform(action).await?;
             let limit = self.run.config.stall_limit;
             self.deadline = if self.core.idle() {
@@ -325,6 +334,8 @@ impl<'r, 'p> Attempt<'r, 'p> {
                 self.interval_over = Instant::now().checked_add(self.run.config.checkpoint_interval);
             }
             Action::Barrier(barrier) => {
+                let now = (self.run.config.wall_clock)();
+                self.run.control.history.began(barrier.epoch, now);
                 for reader in &self.barriers {
                     // A reader that is gone has failed, and its own error ends the attempt.
                     reader.try_send(barrier).ok();
@@ -350,6 +361,7 @@ impl<'r, 'p> Attempt<'r, 'p> {
                 let mark = self.run.lease.mark_committed(&permit);
                 self.run.limits.within("recording a commit", mark).await?;
                 self.run.totals.confirmed(epoch.0);
+                self.run.control.history.committed(epoch);
                 self.report();
                 self.run.step(Step::Marked(epoch)).await;
                 return Ok(Some(Input::Marked));
@@ -396,6 +408,8 @@ impl<'r, 'p> Attempt<'r, 'p> {
             input_ended,
             created_at_micros: (self.run.config.wall_clock)(),
         };
+        let history = &self.run.control.history;
+        history.prepared(epoch, all_rows, state_bytes(&manifest));
         if self.run.config.mutation.is(Mutant::SkipEmptyEpochs) && all_rows == 0 && !input_ended {
             return Ok(());
         }
@@ -408,6 +422,7 @@ impl<'r, 'p> Attempt<'r, 'p> {
         if self.run.config.mutation.is(Mutant::NextCompleteBeforeCommit) {
             self.run.lease.mark_committed(&permit).await?;
         }
+        self.run.control.history.durable(epoch);
         self.run.totals.completed(counts);
         self.commit = Some((permit, entries(&manifest)));
         Ok(())
@@ -494,6 +509,13 @@ fn subtask_checkpoint(prepared: Prepared) -> SubtaskCheckpoint {
         commit: prepared.commit.into(),
         rows: prepared.rows.0 - prepared.dead_letters.0,
     }
+}
+
+fn state_bytes(manifest: &Manifest) -> u64 {
+    let subtasks = manifest.subtasks.iter();
+    subtasks
+        .map(|subtask| (subtask.state.len() + subtask.commit.len()) as u64)
+        .sum()
 }
 
 fn entries(manifest: &Manifest) -> Entries {

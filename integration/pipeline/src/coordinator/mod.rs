@@ -2,6 +2,7 @@
 
 mod attempt;
 mod core;
+mod history;
 mod limits;
 mod restart;
 mod totals;
@@ -19,6 +20,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub use self::history::{CheckpointRecord, FailureRecord, History, HistoryRecord};
 pub use self::totals::{Progress, Summary};
 
 use crate::exec::QueryError;
@@ -105,6 +107,8 @@ pub struct Control {
     pub shutdown: CancellationToken,
     /// Told about the run a few times a second at most.
     pub progress: watch::Sender<Progress>,
+    /// What the run remembers of its checkpoints and failures.
+    pub history: History,
 }
 
 /// Makes the sink's instances.
@@ -255,6 +259,7 @@ impl Control {
         Self {
             shutdown: CancellationToken::new(),
             progress: watch::Sender::default(),
+            history: History::default(),
         }
     }
 }
@@ -375,9 +380,12 @@ impl Run<'_> {
                 return Ok(());
             };
             if !error.restart_may_help() || self.control.shutdown.is_cancelled() {
+                self.remember_failure(&error, None);
                 return Err(error);
             }
-            let Some(delay) = restarts.after(begun.elapsed()) else {
+            let delay = restarts.after(begun.elapsed());
+            self.remember_failure(&error, delay);
+            let Some(delay) = delay else {
                 return Err(HostError::GaveUp {
                     restarts: restarts.in_a_row(),
                     last: Box::new(error),
@@ -391,6 +399,11 @@ impl Run<'_> {
                 () = tokio::time::sleep(delay) => {}
             }
         }
+    }
+
+    fn remember_failure(&self, error: &HostError, restart_after: Option<Duration>) {
+        let now = (self.config.wall_clock)();
+        self.control.history.failed(now, error.to_string(), restart_after);
     }
 
     /// Start of an attempt in µs since 1970, larger for every attempt.

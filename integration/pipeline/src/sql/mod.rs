@@ -107,6 +107,21 @@ impl Pipeline {
         mistakes.or(pipeline)
     }
 
+    /// What the query does, from the last step to the first, in one line.
+    #[must_use]
+    pub fn query(&self) -> String {
+        let mut steps = Vec::new();
+        let mut step = Some(&self.plan);
+        while let Some(plan) = step {
+            let inputs = plan.inputs();
+            if !inputs.is_empty() {
+                steps.push(plan.display().to_string());
+            }
+            step = inputs.into_iter().next();
+        }
+        steps.join(" ← ")
+    }
+
     /// The value of one of the sink's options, if it is given.
     #[must_use]
     pub fn sink_option(&self, name: &str) -> Option<&SqlOption> {
