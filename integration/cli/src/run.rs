@@ -51,8 +51,8 @@ pub(crate) async fn run(arguments: RunArguments) -> Result<(), Failure> {
     let _watch = match arguments.metrics {
         None => None,
         Some(address) => {
-            let progress = control.progress.subscribe();
-            let watched = Watched::new(described, progress, control.history.clone());
+            let metrics = Arc::clone(&sinks.environment.metrics);
+            let watched = Watched::new(described, &control, metrics);
             let watch = Watch::start(address, watched).await?;
             eprintln!(
                 "the run shows itself at http://{}/, its metrics at /metrics",

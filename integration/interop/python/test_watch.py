@@ -64,6 +64,18 @@ class Watch(unittest.TestCase):
         again = browser.shown(f"{self.url}?refresh=0", world.work)
         self.assertGreater(int(again["Checkpoints"][1][0]), newest)
 
+    def test_a_browser_shows_each_subtask_with_its_write_stream(self):
+        self.confirmed(2)
+        table = browser.shown(f"{self.url}?refresh=0", world.work)["Write streams"]
+        self.assertEqual(table[0], ["Subtask", "Stream", "Acknowledged to", "Visible to", "State"])
+        self.assertEqual([row[0] for row in table[1:]], ["0", "1"])
+        parent = f"projects/{PROJECT}/datasets/watched/tables/seen/streams/"
+        for _, stream, acknowledged, visible, state in table[1:]:
+            self.assertTrue(stream.startswith(parent), stream)
+            acknowledged, visible = (int(number.replace(",", "")) for number in (acknowledged, visible))
+            self.assertTrue(0 < visible <= acknowledged, (visible, acknowledged))
+            self.assertEqual(state, "open")
+
     def test_the_page_asks_for_itself_again_and_loads_nothing_else(self):
         with urllib.request.urlopen(self.url, timeout=60) as answer:
             page = answer.read().decode()

@@ -114,11 +114,7 @@ mod tests {
     #[test]
     fn the_documented_families_are_those_there_are_and_show_the_progress() {
         let control = Control::new();
-        let watched = Watched::new(
-            Described::default(),
-            control.progress.subscribe(),
-            control.history,
-        );
+        let watched = Watched::new(Described::default(), &control, Arc::default());
         let metrics = HostMetrics::new(Arc::new(watched)).unwrap();
         control.progress.send_replace(Progress {
             rows_read: 30,
@@ -150,7 +146,7 @@ mod tests {
                 .find(|family| family.name().ends_with(name))
                 .unwrap();
             let metric = &family.get_metric()[0];
-            metric.get_gauge().value() + metric.get_counter().value()
+            metric.get_gauge().get_value() + metric.get_counter().get_value()
         };
         assert_eq!(
             [

@@ -3,10 +3,14 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::samples::Rates;
-use super::snapshot::{Checkpoint, Snapshot};
+use super::snapshot::{Checkpoint, Snapshot, Subtask};
 
 /// Checkpoints shown.
 const CHECKPOINTS: usize = 20;
+/// Write streams shown.
+const STREAMS: usize = 100;
+/// Faults shown.
+const TROUBLES: usize = 20;
 const STYLE: &str = "\
 :root{color-scheme:light dark;--line:#8884;--soft:#8881;--dim:#6b6b6b;--ink:#1a66c9;--bad:#b3261e}\
 @media(prefers-color-scheme:dark){:root{--dim:#a3a3a3;--ink:#8ab4f8;--bad:#f2b8b5}}\
@@ -53,8 +57,10 @@ pub(super) fn render(snapshot: &Snapshot, refresh: u16) -> Markup {
                     (figures(snapshot))
                     (graph(snapshot))
                     (plots(&snapshot.rates))
+                    (streams(&snapshot.subtasks))
                     (checkpoints(&snapshot.checkpoints))
                     (failures(snapshot))
+                    (troubles(&snapshot.subtasks))
                 }
             }
         }
@@ -69,6 +75,8 @@ fn figures(snapshot: &Snapshot) -> Markup {
             "rows read a second",
             count(snapshot.rows_per_second.round() as u64),
         ),
+        ("rows not visible yet", count(snapshot.rows_waiting)),
+        ("the oldest of them waits", after(snapshot.oldest_waiting_seconds)),
         ("newest confirmed checkpoint", snapshot.epoch.to_string()),
         ("restarts", snapshot.restarts.to_string()),
     ];
@@ -138,6 +146,33 @@ fn plot(name: &str, values: &[f64]) -> Markup {
     }
 }
 
+fn streams(subtasks: &[Subtask]) -> Markup {
+    let rows: usize = subtasks.iter().map(|subtask| subtask.streams.len()).sum();
+    let rows_of = subtasks
+        .iter()
+        .flat_map(|subtask| subtask.streams.iter().map(move |stream| (subtask, stream)));
+    html! {
+        section {
+            h2 { "Write streams" }
+            @if rows == 0 { p.dim { "None: the first rows make them." } } @else {
+                table {
+                    thead { tr {
+                        th.n { "Subtask" } th { "Stream" } th.n { "Acknowledged to" } th.n { "Visible to" } th { "State" }
+                    } }
+                    tbody { @for (subtask, stream) in rows_of.take(STREAMS) { tr {
+                        td.n data-label="Subtask" { (subtask.subtask) }
+                        td data-label="Stream" { code { (stream.stream) } @if stream.is_for_dead_letters { " (dead letters)" } }
+                        td.n data-label="Acknowledged to" { (count(stream.next_offset)) }
+                        td.n data-label="Visible to" { (count(stream.flushed)) }
+                        td data-label="State" { (stream.phase) }
+                    } } }
+                }
+                @if rows > STREAMS { p.dim { "and " (rows - STREAMS) " more" } }
+            }
+        }
+    }
+}
+
 fn checkpoints(checkpoints: &[Checkpoint]) -> Markup {
     html! {
         section {
@@ -179,6 +214,29 @@ fn failures(snapshot: &Snapshot) -> Markup {
                                 None => { "ended" },
                             }
                         }
+                    } } }
+                }
+            }
+        }
+    }
+}
+
+fn troubles(subtasks: &[Subtask]) -> Markup {
+    let mut troubles: Vec<_> = subtasks
+        .iter()
+        .flat_map(|subtask| subtask.troubles.iter().map(|trouble| (subtask.subtask, trouble)))
+        .collect();
+    troubles.sort_by(|(_, one), (_, other)| other.at.cmp(&one.at));
+    html! {
+        section {
+            h2 { "Faults the sink went on after" }
+            @if troubles.is_empty() { p.dim { "None." } } @else {
+                table {
+                    thead { tr { th { "Time" } th.n { "Subtask" } th { "Fault" } } }
+                    tbody { @for (subtask, trouble) in troubles.iter().take(TROUBLES) { tr {
+                        td data-label="Time" { (trouble.at) }
+                        td.n data-label="Subtask" { (subtask) }
+                        td data-label="Fault" { (trouble.text) }
                     } } }
                 }
             }

@@ -1,10 +1,13 @@
 //! Everything that the page and `/status.json` show, at one moment.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bigquery_sink::metrics::{Destination, Metrics, StreamPhase, StreamStatus, SubtaskStatus};
 use bigquery_sink::options::SinkOptions;
-use bigquery_sink_pipeline::{CheckpointRecord, FailureRecord, History, Pipeline, Progress, SourceConfig};
+use bigquery_sink_pipeline::{
+    CheckpointRecord, Control, FailureRecord, History, Pipeline, Progress, SourceConfig,
+};
 use bigquery_write_proto::names::TableName;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
@@ -19,6 +22,7 @@ pub(crate) struct Watched {
     described: Described,
     progress: watch::Receiver<Progress>,
     pub(super) history: History,
+    metrics: Arc<Metrics>,
     began: Instant,
     samples: Mutex<Samples>,
 }
@@ -56,13 +60,51 @@ pub(super) struct Snapshot {
     pub(super) rows_read: u64,
     pub(super) rows_visible: u64,
     pub(super) rows_per_second: f64,
+    /// Rows that BigQuery has acknowledged and nobody sees.
+    pub(super) rows_waiting: u64,
+    /// How long the oldest of them has waited.
+    pub(super) oldest_waiting_seconds: Option<f64>,
     pub(super) epoch: u64,
     pub(super) restarts: u32,
+    pub(super) subtasks: Vec<Subtask>,
     /// Newest first.
     pub(super) checkpoints: Vec<Checkpoint>,
     /// Newest first.
     pub(super) failures: Vec<Failed>,
     pub(super) rates: Rates,
+}
+
+/// A parallel instance of the sink.
+#[derive(Debug, Serialize)]
+pub(super) struct Subtask {
+    pub(super) subtask: u32,
+    pub(super) is_running: bool,
+    pub(super) rows_waiting: u64,
+    pub(super) oldest_waiting_seconds: Option<f64>,
+    pub(super) inflight_bytes: u64,
+    pub(super) inflight_requests: usize,
+    pub(super) streams: Vec<Stream>,
+    /// Newest first.
+    pub(super) troubles: Vec<Trouble>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Stream {
+    pub(super) stream: String,
+    pub(super) is_for_dead_letters: bool,
+    /// Exclusive end of the rows that BigQuery acknowledged.
+    pub(super) next_offset: u64,
+    /// Exclusive end of the rows that are visible.
+    pub(super) flushed: u64,
+    /// `open`, or `left` where it gets no more rows.
+    pub(super) phase: &'static str,
+}
+
+/// Something that went wrong in a subtask; the work goes on.
+#[derive(Debug, Serialize)]
+pub(super) struct Trouble {
+    pub(super) at: String,
+    pub(super) text: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -137,11 +179,12 @@ impl Described {
 }
 
 impl Watched {
-    pub(crate) fn new(described: Described, progress: watch::Receiver<Progress>, history: History) -> Self {
+    pub(crate) fn new(described: Described, control: &Control, metrics: Arc<Metrics>) -> Self {
         Self {
             described,
-            progress,
-            history,
+            progress: control.progress.subscribe(),
+            history: control.history.clone(),
+            metrics,
             began: Instant::now(),
             samples: Mutex::default(),
         }
@@ -158,7 +201,7 @@ impl Watched {
             at: self.began.elapsed().as_secs_f64(),
             rows_read: progress.rows_read,
             rows_visible: progress.rows_committed,
-            rows_waiting: 0,
+            rows_waiting: rows_waiting(&self.metrics.subtasks()),
         };
         self.samples
             .lock()
@@ -169,6 +212,11 @@ impl Watched {
     pub(super) fn snapshot(&self) -> Snapshot {
         let progress = self.progress();
         let history = self.history.record();
+        let subtasks = self.metrics.subtasks();
+        let oldest = subtasks
+            .iter()
+            .filter_map(|subtask| subtask.oldest_uncommitted)
+            .max();
         let rates = self
             .samples
             .lock()
@@ -186,8 +234,11 @@ impl Watched {
             rows_read: progress.rows_read,
             rows_visible: progress.rows_committed,
             rows_per_second: progress.rows_per_second,
+            rows_waiting: rows_waiting(&subtasks),
+            oldest_waiting_seconds: oldest.map(|oldest| oldest.as_secs_f64()),
             epoch: progress.epoch,
             restarts: progress.restarts,
+            subtasks: subtasks.iter().map(subtask).collect(),
             checkpoints: history.checkpoints.iter().rev().map(checkpoint).collect(),
             failures: history.failures.iter().rev().map(failed).collect(),
             rates,
@@ -199,6 +250,39 @@ impl Watched {
 fn dotted(table: &TableName) -> String {
     let (project, dataset) = (table.project().as_str(), table.dataset().as_str());
     format!("{project}.{dataset}.{}", table.table().as_str())
+}
+
+fn rows_waiting(subtasks: &[SubtaskStatus]) -> u64 {
+    subtasks.iter().map(|subtask| subtask.uncommitted_rows).sum()
+}
+
+fn subtask(status: &SubtaskStatus) -> Subtask {
+    let stream = |stream: &StreamStatus| Stream {
+        stream: stream.stream.clone(),
+        is_for_dead_letters: stream.destination == Destination::DeadLetters,
+        next_offset: stream.next_offset,
+        flushed: stream.flushed,
+        phase: match stream.phase {
+            StreamPhase::Open => "open",
+            StreamPhase::Left => "left",
+        },
+    };
+    let newest_first = status.troubles.iter().rev();
+    Subtask {
+        subtask: status.subtask,
+        is_running: status.is_running,
+        rows_waiting: status.uncommitted_rows,
+        oldest_waiting_seconds: status.oldest_uncommitted.map(|oldest| oldest.as_secs_f64()),
+        inflight_bytes: status.inflight_bytes,
+        inflight_requests: status.inflight_requests,
+        streams: status.streams.iter().map(stream).collect(),
+        troubles: newest_first
+            .map(|trouble| Trouble {
+                at: time(trouble.at_micros),
+                text: trouble.text.clone(),
+            })
+            .collect(),
+    }
 }
 
 fn checkpoint(record: &CheckpointRecord) -> Checkpoint {
