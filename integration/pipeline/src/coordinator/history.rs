@@ -52,7 +52,7 @@ pub struct CheckpointRecord {
     pub durable: Option<Duration>,
     /// When every subtask had confirmed its commit, and that was recorded.
     pub committed: Option<Duration>,
-    /// Rows that become visible with it.
+    /// Rows and dead letters that become visible with it.
     pub rows: u64,
     /// Bytes of the sink's states and commit entries.
     pub state_bytes: u64,
@@ -205,7 +205,7 @@ mod tests {
             committed: ms(6),
             rows: 8,
             state_bytes: 91,
-            ..first.clone()
+            ..first
         };
         let failure = FailureRecord {
             at_micros: 20,
