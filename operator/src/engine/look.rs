@@ -11,20 +11,12 @@ use tokio::time::timeout;
 use super::{Declared, Form, options};
 use crate::credentials::token_source;
 use crate::error::SinkError;
+use crate::options::CreateTable;
 use crate::sink::{BigQuerySink, Environment, TableLook};
-use crate::tables;
+use crate::tables::{self, Names};
 
 /// Whoever fills in a form does not wait longer for names.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Names for a form.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Suggestions {
-    /// Datasets of the project.
-    pub datasets: Vec<String>,
-    /// Tables of all of them.
-    pub tables: Vec<String>,
-}
 
 /// Looks the table up and says what was found, a sentence to a line; with declared columns also whether they fit. Changes nothing.
 ///
@@ -40,13 +32,17 @@ pub async fn look(profile: &Form, table: &Form, declared: &Declared) -> Result<V
         told.push(format!("table {} has {}", options.table, columns.join(", ")));
     }
     let Some(columns) = declared.schema() else {
-        if found.is_none() {
-            told.push(format!(
-                "table {} does not exist; it will be created",
+        return match (found, options.create) {
+            (Some(_), _) => Ok(told),
+            (None, CreateTable::IfMissing) => Ok(vec![outcome(
+                &options.table.to_string(),
+                TableLook::WillBeCreated,
+            )]),
+            (None, CreateTable::Never) => Err(SinkError::user(format!(
+                "table {} does not exist, or BigQuery does not know it everywhere yet",
                 options.table
-            ));
-        }
-        return Ok(told);
+            ))),
+        };
     };
     let looks = BigQuerySink::check(&options, &columns, &environment).await?;
     told.push(outcome(&options.table.to_string(), looks.table));
@@ -60,7 +56,7 @@ pub async fn look(profile: &Form, table: &Form, declared: &Declared) -> Result<V
 ///
 /// # Errors
 /// A profile without project, or that BigQuery does not take.
-pub async fn suggestions(profile: &Form) -> Result<Suggestions, SinkError> {
+pub async fn suggestions(profile: &Form) -> Result<Names, SinkError> {
     if profile.text("project").is_none() {
         return Err(SinkError::user(
             "the profile names no project; names are listed of one",
@@ -72,16 +68,12 @@ pub async fn suggestions(profile: &Form) -> Result<Suggestions, SinkError> {
     let (_, table) = Form::split(placeholders.into()).map_err(SinkError::user)?;
     let options = options(profile, &table, &Declared::default()).map_err(SinkError::user)?;
     let names = tables::names(&options, token_source(&options));
-    let names = timeout(PATIENCE, names).await.unwrap_or_else(|_| {
+    timeout(PATIENCE, names).await.unwrap_or_else(|_| {
         let endpoint = &options.endpoints.http;
         Err(SinkError::external(format!(
             "{endpoint} did not answer within {} s",
             PATIENCE.as_secs()
         )))
-    })?;
-    Ok(Suggestions {
-        datasets: names.datasets,
-        tables: names.tables,
     })
 }
 

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use self::columns::Columns;
 pub use self::columns::{Declared, TIMESTAMP};
 pub use self::form::{Form, is_for_the_connector, profile_form, table_form};
-pub use self::look::{Suggestions, look, suggestions};
+pub use self::look::{look, suggestions};
 use crate::error::SinkError;
 use crate::host::{Barrier, CloseReason, SinkOperator as _, Task};
 use crate::metrics::Metrics;

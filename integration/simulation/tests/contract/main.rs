@@ -1,6 +1,6 @@
 //! The engine's contract (Arroyo's), replayed in its call orders through what the drop-in connector uses, against the emulator. Tests are
-//! named by the traps of the engine that they are about, T1 to T26; those that are not here do not concern the sink (T23), or are about what it does not do: T16, T20,
-//! T21 and T22. T17 is checked where metrics are made, and the translation itself (also T5 to T7, T13) in the stub's tests.
+//! named by the traps of the engine that they are about. T17 is checked where metrics are made; T20, and the translation itself (T4 to T8,
+//! T13), among the stub's tests. Nothing is here of T21 (updating queries), T22 (the barrier's time, which is not used) and T23 (the state folder of the engine).
 #![allow(clippy::unwrap_used, reason = "a test's own mistakes may panic")]
 
 mod columns;

@@ -191,37 +191,50 @@ fn forms_ask_for_every_option_and_hide_secrets() {
 #[tokio::test]
 async fn t18_trying_a_table_tells_its_columns_which_were_made_as_the_ddl_declares_them() {
     let world = World::new().await;
-    let connector = BigQueryConnector {};
-    let try_it = |more: &[(&str, &str)]| {
-        let config: OperatorConfig = serde_json::from_str(&world.connection(more).config).unwrap();
-        let (sender, receiver) = mpsc::channel(16);
-        let profile = serde_json::from_value(config.connection).unwrap();
-        let table = serde_json::from_value(config.table).unwrap();
-        connector.test("orders", profile, table, Some(&schema()), sender);
-        receiver
-    };
     let table = "projects/shop/datasets/sales/tables/orders";
-    let first = try_it(&[]).recv().await.unwrap();
-    assert_eq!(
-        first,
-        TestSourceMessage::info(format!("table {table} does not exist; it will be created"))
-    );
+    let inferred = ConnectionSchema::default();
+    let missing = TestSourceMessage::info(format!("table {table} does not exist; it will be created"));
+    let writable = TestSourceMessage::done("The table can be written to");
+    for schema in [&schema(), &inferred] {
+        let told = tried(&world, &[], schema).await;
+        assert_eq!(told, [missing.clone(), writable.clone()]);
+    }
 
     let mut subtask = world.subtask(&[], (0, 1), CheckpointFilePathLayout::Legacy, &HashMap::new());
     subtask.operator.on_start(&mut subtask.context).await.unwrap();
-    let mut told = try_it(&[]);
+    let found = TestSourceMessage::info(format!("table {table} has id INT64 NOT NULL, note JSON"));
+    let fits = TestSourceMessage::info(format!("the columns fit table {table}"));
+    assert_eq!(
+        tried(&world, &[], &schema()).await,
+        [found.clone(), fits, writable.clone()]
+    );
+    assert_eq!(tried(&world, &[], &inferred).await, [found, writable]);
+
+    let elsewhere = [
+        ("dead_letter.table", "nowhere"),
+        ("row_errors", "dead_letter"),
+        ("schema.update", "add_columns"),
+    ];
+    let told = tried(&world, &elsewhere, &schema()).await;
+    let nowhere = "projects/shop/datasets/sales/tables/nowhere";
+    assert_eq!(
+        told[2],
+        TestSourceMessage::info(format!("table {nowhere} does not exist; it will be created"))
+    );
+}
+
+/// What trying a table tells.
+async fn tried(world: &World, more: &[(&str, &str)], schema: &ConnectionSchema) -> Vec<TestSourceMessage> {
+    let config: OperatorConfig = serde_json::from_str(&world.connection(more).config).unwrap();
+    let (sender, mut receiver) = mpsc::channel(16);
+    let profile = serde_json::from_value(config.connection).unwrap();
+    let table = serde_json::from_value(config.table).unwrap();
+    BigQueryConnector {}.test("orders", profile, table, Some(schema), sender);
     let mut messages = Vec::new();
-    while let Some(message) = told.recv().await {
+    while let Some(message) = receiver.recv().await {
         messages.push(message);
     }
-    assert_eq!(
-        messages,
-        [
-            TestSourceMessage::info(format!("table {table} has id INT64 NOT NULL, note JSON")),
-            TestSourceMessage::info(format!("the columns fit table {table}")),
-            TestSourceMessage::done("The table can be written to"),
-        ]
-    );
+    messages
 }
 
 #[tokio::test]
