@@ -25,11 +25,11 @@ class Watch(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         world.make_dataset("watched")
-        cls.run = world.start_pipeline(
+        cls.pipeline = world.start_pipeline(
             "watched.sql", SQL, "--metrics", "127.0.0.1:0", "--parallelism", "2", "--checkpoint-interval", "300ms"
         )
-        cls.addClassCleanup(cls.run.kill)
-        told = cls.run.stderr.readline()
+        cls.addClassCleanup(cls.pipeline.kill)
+        told = cls.pipeline.stderr.readline()
         cls.url = re.fullmatch(r"the run shows itself at (http://\S+/), its metrics at /metrics\n", told)[1]
 
     def status(self):
