@@ -102,7 +102,7 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_shows_how_far_it_is_and_ends_its_server_with_itself() {
     let world = World::new(ROWS, "{}").await;
-    let watched = Watched::start(&world, "2000");
+    let watched = Watched::start(&world, "500");
     watched.confirmed(3).await;
     let status = watched.status().await;
     let graph = status["pipeline"]["graph"].as_array().unwrap();
@@ -174,7 +174,7 @@ async fn rows_committed_over_all_incarnations_are_the_visible_rows() {
     let committed = sink_series("rows_committed_total");
     let mut counted = 0.0;
     for _ in 0..3 {
-        let mut watched = Watched::start(&world, "1500");
+        let mut watched = Watched::start(&world, "800");
         watched.confirmed(2).await;
         counted += quiet(&world, &watched, &committed, counted).await;
         watched.child.kill().unwrap();
