@@ -2,20 +2,23 @@
 //!
 //! `cargo bench -p bigquery-write-proto --bench rows` prints, for each kind of rows and each way of writing them, millions of
 //! rows and GB of request over a second of processor time of this thread (the scheduler's own count, so that other programs do
-//! not matter), and how many times as long as protobuf's encoder it takes:
+//! not matter so much), and how many times as long as protobuf's encoder it takes:
 //!
-//! * `copy`: a plain copy of the protobuf bytes, which nothing can beat;
-//! * `proto`: measured and written as the sink does it, and `measure` the measuring alone;
-//! * `request`: the same, and the request's bytes made of it;
+//! * `proto`: written as the sink does it;
 //! * `prost`: a message of `prost` filled from the columns for each row, and written; for the widest rows a list of fields in
 //!   place of a struct, as messages made at run time have it;
+//! * `copy`: a plain copy of the protobuf bytes, which nothing can beat;
+//! * `request`: as `proto`, and the request's bytes made of it;
 //! * `arrow`: the other format.
 //!
 //! glibc gives freed memory back to the system, and each measurement takes it anew: the pages that this costs can be more than
 //! half of `request` and most of `arrow`. `MALLOC_TRIM_THRESHOLD_=1000000000 MALLOC_MMAP_THRESHOLD_=1000000000` before the
 //! command keeps it.
 //!
-//! `ROWS_MB` sets how much is written a measurement (1000).
+//! All of them take turns, in many short rounds: what else the machine does meanwhile meets each alike. A ratio is the middle one
+//! of all rounds', in brackets what half of them lie between.
+//!
+//! `ROWS_MB` sets how much each writes (1000), `ROWS_OF` the kind of rows by the begin of its name (all).
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -40,16 +43,22 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Rows of a batch.
 const ROWS: usize = 4096;
 
+const ROUNDS: usize = 40;
+
 fn main() -> Result<(), Failure> {
     let megabytes: u64 = match std::env::var("ROWS_MB") {
         Ok(text) => text.parse()?,
         Err(_) => 1_000,
     };
+    let only = std::env::var("ROWS_OF").unwrap_or_default();
     for (name, batch, prost) in [
         ("flat, 20 columns", flat(), write_flat as Prost),
         ("wide, 500 columns", wide(), write_wide),
         ("nested", nested(), write_nested),
     ] {
+        if !name.starts_with(&only) {
+            continue;
+        }
         println!("{name:<24} M rows/s      GB/s  x proto");
         report(&batch, prost, megabytes * 1_000_000)?;
         println!();
@@ -84,58 +93,80 @@ fn report(batch: &RecordBatch, prost: Prost, bytes: u64) -> Result<(), Failure> 
         return Err("prost writes other bytes".into());
     }
 
-    let times = (bytes / plain.len() as u64).max(8);
-    let seconds = time(times, || {
-        drop(black_box(encode(&proto)?));
-        Ok(())
-    })?;
-    let line = |name: &str, size: usize, other: f64| {
-        let rows = (times * batch.num_rows() as u64) as f64 / other / 1e6;
-        let gigabytes = (times * size as u64) as f64 / other / 1e9;
-        println!(
-            "  {name:<20} {rows:>10.2} {gigabytes:>9.2} {:>8.2}",
-            other / seconds
-        );
-    };
-    let copy = time(times, || {
-        drop(black_box(plain.clone()));
-        Ok(())
-    })?;
-    let measure = time(times, || {
-        drop(black_box(proto.measure(batch.clone())?));
-        Ok(())
-    })?;
-    let request = time(times, || {
-        let request = AppendRowsRequest {
-            rows: Some(encode(&proto)?.into_request(None)),
-            ..Default::default()
-        };
-        drop(black_box(request.encode_to_vec()));
-        Ok(())
-    })?;
-    let messages = time(times, || {
-        let mut into = Vec::with_capacity(plain.len());
-        prost(batch, &mut into);
-        drop(black_box(into));
-        Ok(())
-    })?;
     let arrow_size = encode(&arrow)?.bytes();
-    let other = time(times, || {
-        drop(black_box(encode(&arrow)?));
-        Ok(())
-    })?;
-    line("copy", plain.len(), copy);
-    line("proto", plain.len(), seconds);
-    line("measure", plain.len(), measure);
-    line("request", plain.len(), request);
-    line("prost", plain.len(), messages);
-    line("arrow", arrow_size, other);
+    let contenders: [(&str, usize, Contender<'_>); 5] = [
+        (
+            "proto",
+            plain.len(),
+            Box::new(|| Ok(drop(black_box(encode(&proto)?)))),
+        ),
+        (
+            "prost",
+            plain.len(),
+            Box::new(|| {
+                let mut into = Vec::with_capacity(plain.len());
+                prost(batch, &mut into);
+                drop(black_box(into));
+                Ok(())
+            }),
+        ),
+        (
+            "copy",
+            plain.len(),
+            Box::new(|| Ok(drop(black_box(plain.clone())))),
+        ),
+        (
+            "request",
+            plain.len(),
+            Box::new(|| {
+                let request = AppendRowsRequest {
+                    rows: Some(encode(&proto)?.into_request(None)),
+                    ..Default::default()
+                };
+                drop(black_box(request.encode_to_vec()));
+                Ok(())
+            }),
+        ),
+        (
+            "arrow",
+            arrow_size,
+            Box::new(|| Ok(drop(black_box(encode(&arrow)?)))),
+        ),
+    ];
+    let times = (bytes / plain.len() as u64).div_ceil(ROUNDS as u64);
+    let mut seconds = vec![Vec::new(); contenders.len()];
+    for round in 0..=ROUNDS {
+        for (seconds, (_, _, act)) in seconds.iter_mut().zip(&contenders) {
+            let taken = time(times, act)?;
+            // The first is to warm up.
+            if round > 0 {
+                seconds.push(taken / times as f64);
+            }
+        }
+    }
+    for ((name, size, _), own) in contenders.iter().zip(&seconds) {
+        let ratios = own.iter().zip(&seconds[0]).map(|(own, proto)| own / proto);
+        let (taken, ratios) = (spread(own.iter().copied()), spread(ratios));
+        let rows = batch.num_rows() as f64 / taken[1] / 1e6;
+        let gigabytes = *size as f64 / taken[1] / 1e9;
+        let [low, middle, high] = ratios;
+        println!("  {name:<20} {rows:>10.2} {gigabytes:>9.2} {middle:>8.2}  ({low:.2} to {high:.2})");
+    }
     Ok(())
 }
 
+/// One way of making a batch into bytes.
+type Contender<'a> = Box<dyn Fn() -> Result<(), Failure> + 'a>;
+
+/// A quarter of some figures is below the first of these, half below the second, a quarter above the third.
+fn spread(figures: impl Iterator<Item = f64>) -> [f64; 3] {
+    let mut figures: Vec<_> = figures.collect();
+    figures.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| figures[figures.len() * quarter / 4])
+}
+
 /// Processor time of this thread, in seconds.
-fn time(times: u64, mut act: impl FnMut() -> Result<(), Failure>) -> Result<f64, Failure> {
-    act()?;
+fn time(times: u64, act: impl Fn() -> Result<(), Failure>) -> Result<f64, Failure> {
     let now = || -> Result<u64, Failure> {
         let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
         Ok(text.split(' ').next().unwrap_or_default().parse()?)

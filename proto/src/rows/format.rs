@@ -63,12 +63,8 @@ enum Sizes {
         /// Bytes of these rows' message beyond that.
         bytes: usize,
     },
-    /// Bytes of the first row, the first two rows, and so on, of the batch these rows are cut from; and which of its rows they are.
-    Proto {
-        ends: Arc<[usize]>,
-        from: usize,
-        to: usize,
-    },
+    /// The rows as they are sent.
+    Proto(ProtoBatch),
 }
 
 /// The rows of one request.
@@ -134,7 +130,7 @@ impl Wire {
         }
     }
 
-    /// Measures converted rows.
+    /// Measures converted rows. What they take as protobuf is known when they are written, so this is where that is done.
     ///
     /// # Errors
     /// [`EncodeError::Schema`].
@@ -144,11 +140,7 @@ impl Wire {
         }
         let sizes = match &self.inner {
             Inner::Arrow { empty, .. } => Sizes::arrow(&batch, *empty),
-            Inner::Proto(messages) => Sizes::Proto {
-                ends: messages.measure(&batch),
-                from: 0,
-                to: batch.num_rows(),
-            },
+            Inner::Proto(messages) => Sizes::Proto(messages.write(&batch)),
         };
         Ok(MeasuredRows { batch, sizes })
     }
@@ -158,7 +150,12 @@ impl Wire {
     /// # Errors
     /// [`EncodeError::Arrow`]: a column of all of them ends beyond 2 GiB.
     pub fn join(&self, rows: &[MeasuredRows]) -> Result<MeasuredRows, EncodeError> {
-        self.measure(concat_batches(&self.schema, rows.iter().map(|rows| &rows.batch))?)
+        let batch = concat_batches(&self.schema, rows.iter().map(|rows| &rows.batch))?;
+        let sizes = match &self.inner {
+            Inner::Arrow { empty, .. } => Sizes::arrow(&batch, *empty),
+            Inner::Proto(messages) => Sizes::Proto(messages.joined(rows).compact()),
+        };
+        Ok(MeasuredRows { batch, sizes })
     }
 
     /// Cuts the rows of a request in two: the first half of them, rounded down, and the others.
@@ -177,13 +174,13 @@ impl Wire {
                 )
             }
             EncodedRows::Proto(batch) => {
-                let (first, second) = batch.halve();
+                let (first, second) = batch.split_at(batch.num_rows() / 2);
                 (EncodedRows::Proto(first), EncodedRows::Proto(second))
             }
         })
     }
 
-    /// Writes rows for one request, in their order.
+    /// Makes the rows of one request, in their order. Protobuf's are written already.
     ///
     /// # Errors
     /// [`EncodeError::Arrow`]: one message cannot hold them.
@@ -194,10 +191,20 @@ impl Wire {
                 [single] => ipc::batch_message(&single.batch)?,
                 _ => ipc::batch_message(&concat_batches(&self.schema, batches)?)?,
             }),
-            Inner::Proto(messages) => {
-                EncodedRows::Proto(messages.write(batches, rows.iter().map(MeasuredRows::bytes).sum()))
-            }
+            Inner::Proto(messages) => EncodedRows::Proto(messages.joined(rows)),
         })
+    }
+}
+
+impl Messages {
+    /// The rows of all, as they were written.
+    fn joined(&self, rows: &[MeasuredRows]) -> ProtoBatch {
+        let written = rows.iter().map(|rows| match &rows.sizes {
+            Sizes::Proto(written) => written.clone(),
+            // Measured for the other format.
+            Sizes::Arrow { .. } => self.write(&rows.batch),
+        });
+        ProtoBatch::joined(written)
     }
 }
 
@@ -223,7 +230,7 @@ impl MeasuredRows {
     pub fn bytes(&self) -> usize {
         match &self.sizes {
             Sizes::Arrow { bytes, .. } => *bytes,
-            Sizes::Proto { ends, from, to } => end(ends, *to) - end(ends, *from),
+            Sizes::Proto(rows) => rows.bytes(),
         }
     }
 
@@ -237,19 +244,17 @@ impl MeasuredRows {
     /// takes. As exact as [`bytes`](Self::bytes).
     #[must_use]
     pub fn rows_over(&self, limit: usize) -> Vec<(usize, usize)> {
-        let alone = |row: usize| match &self.sizes {
-            Sizes::Arrow { .. } => batch_bytes(&self.batch.slice(row, 1)),
-            Sizes::Proto { ends, from, .. } => end(ends, from + row + 1) - end(ends, from + row),
-        };
-        let overhead = match &self.sizes {
-            Sizes::Arrow { empty, .. } => *empty,
-            Sizes::Proto { .. } => 0,
+        let (sizes, overhead): (Box<dyn Iterator<Item = usize>>, _) = match &self.sizes {
+            Sizes::Arrow { empty, .. } => {
+                let alone = |row| batch_bytes(&self.batch.slice(row, 1));
+                (Box::new((0..self.num_rows()).map(alone)), *empty)
+            }
+            Sizes::Proto(rows) => (Box::new(rows.sizes()), 0),
         };
         if self.bytes() + overhead <= limit {
             return Vec::new();
         }
-        let rows = (0..self.num_rows()).map(|row| (row, alone(row)));
-        rows.filter(|(_, bytes)| *bytes > limit).collect()
+        sizes.enumerate().filter(|(_, bytes)| *bytes > limit).collect()
     }
 
     /// How many of the first rows take at most `room` bytes. Rows differ in size, so it is not guessed.
@@ -271,30 +276,28 @@ impl MeasuredRows {
                 }
                 fits
             }
-            Sizes::Proto { ends, from, to } => {
-                let room = end(ends, *from) + room;
-                ends[*from..*to].partition_point(|&end| end <= room)
-            }
+            Sizes::Proto(rows) => rows.fitting(room),
         }
     }
 
     /// Cuts the rows in two: the first `rows`, at most all of them, and the others. Nothing is copied.
     #[must_use]
     pub fn split_at(&self, rows: usize) -> (Self, Self) {
-        let cut = |at: usize, len: usize| {
-            let batch = self.batch.slice(at, len);
-            let sizes = match &self.sizes {
-                Sizes::Arrow { empty, .. } => Sizes::arrow(&batch, *empty),
-                Sizes::Proto { ends, from, .. } => Sizes::Proto {
-                    ends: Arc::clone(ends),
-                    from: from + at,
-                    to: from + at + len,
-                },
-            };
-            Self { batch, sizes }
-        };
         let rows = rows.min(self.num_rows());
-        (cut(0, rows), cut(rows, self.num_rows() - rows))
+        let batches = [
+            self.batch.slice(0, rows),
+            self.batch.slice(rows, self.num_rows() - rows),
+        ];
+        let (first, second) = match &self.sizes {
+            Sizes::Arrow { empty, .. } => batches.each_ref().map(|batch| Sizes::arrow(batch, *empty)).into(),
+            Sizes::Proto(written) => {
+                let (first, second) = written.split_at(rows);
+                (Sizes::Proto(first), Sizes::Proto(second))
+            }
+        };
+        let [front, behind] = batches;
+        let part = |batch, sizes| Self { batch, sizes };
+        (part(front, first), part(behind, second))
     }
 }
 
@@ -303,14 +306,6 @@ impl Sizes {
         let bytes = batch_bytes(batch).saturating_sub(empty);
         Self::Arrow { empty, bytes }
     }
-}
-
-/// Where the first `rows` end.
-fn end(ends: &[usize], rows: usize) -> usize {
-    rows.checked_sub(1)
-        .and_then(|last| ends.get(last))
-        .copied()
-        .unwrap_or(0)
 }
 
 impl EncodedRows {

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use arrow_buffer::NullBuffer;
 
+use super::batch::{HEAD, head};
 use super::columns::{Column, Scalar, Scalars, Values, Visitor, WORD, words};
 use super::output::{Output, SLACK, Tag};
 
@@ -31,6 +32,10 @@ pub(super) struct Block {
     begins: Vec<usize>,
     /// Where its next field goes.
     ends: Vec<usize>,
+    /// Where the values of structs under way begin, of each that holds the next.
+    opened: Vec<usize>,
+    /// For the rooms of these messages, where they are in others.
+    rooms: Vec<usize>,
     /// For the messages in these messages.
     inner: Option<Box<Self>>,
 }
@@ -43,13 +48,17 @@ pub(super) struct Blocks {
 
 impl Blocks {
     pub(super) fn new(columns: &[Column<'_>], rows: usize) -> Self {
-        Self {
-            rooms: rooms(columns, &(0..rows)),
-            from: 0,
-        }
+        let mut own = Vec::new();
+        rooms(columns, &(0..rows), HEAD, &mut own);
+        Self { rooms: own, from: 0 }
     }
 
-    /// The next rows, at least one, written.
+    /// No less than all rows take, each with its tag and length.
+    pub(super) fn room(&self) -> usize {
+        self.rooms.iter().sum()
+    }
+
+    /// The next rows, at least one, written, each with its tag and length.
     pub(super) fn next<'b>(
         &mut self,
         columns: &[Column<'_>],
@@ -65,19 +74,19 @@ impl Blocks {
         if range.is_empty() {
             return None;
         }
-        block.write(columns, &range, &self.rooms[range.clone()]);
-        Some((0..range.len()).map(|message| &block.bytes[block.message(message)]))
+        block.write(columns, &range, &self.rooms[range.clone()], HEAD);
+        Some(block.framed())
     }
 }
 
-/// Room for messages: at least what each takes, and what a write may touch behind it.
-fn rooms(columns: &[Column<'_>], range: &Range<usize>) -> Vec<usize> {
-    let mut rooms = vec![0; range.len()];
-    let all: usize = columns.iter().map(|column| column.room(range, &mut rooms)).sum();
-    for room in &mut rooms {
-        *room += all + SLACK;
+/// Room for messages: at least what each takes, `before` it and what a write may touch behind it.
+fn rooms(columns: &[Column<'_>], range: &Range<usize>, before: usize, rooms: &mut Vec<usize>) {
+    rooms.clear();
+    rooms.resize(range.len(), 0);
+    let all: usize = columns.iter().map(|column| column.room(range, rooms)).sum();
+    for room in rooms {
+        *room += before + all + SLACK;
     }
-    rooms
 }
 
 impl Column<'_> {
@@ -86,8 +95,10 @@ impl Column<'_> {
         match &self.values {
             Values::Scalar(scalars) => {
                 if let Scalars::Bytes(offsets, _) = scalars {
-                    for (room, ends) in rooms.iter_mut().zip(offsets[range.start..=range.end].windows(2)) {
-                        *room += (ends[1] - ends[0]) as usize;
+                    let begins = &offsets[range.clone()];
+                    let ends = &offsets[range.start + 1..=range.end];
+                    for ((room, begin), end) in rooms.iter_mut().zip(begins).zip(ends) {
+                        *room += (end - begin) as usize;
                     }
                 }
                 self.tag.len() + scalars.most()
@@ -112,12 +123,13 @@ impl Column<'_> {
 
 impl Block {
     /// Writes the messages of a range of rows, in place of those that it held.
-    fn write(&mut self, columns: &[Column<'_>], range: &Range<usize>, rooms: &[usize]) {
+    fn write(&mut self, columns: &[Column<'_>], range: &Range<usize>, rooms: &[usize], before: usize) {
         self.begins.clear();
         let mut end = 0;
         self.begins.extend(rooms.iter().map(|room| {
+            let begin = end + before;
             end += room;
-            end - room
+            begin
         }));
         self.ends.clone_from(&self.begins);
         if self.bytes.len() < end {
@@ -128,13 +140,21 @@ impl Block {
         }
     }
 
+    /// The messages, each with its tag and length before it.
+    fn framed(&mut self) -> impl Iterator<Item = &[u8]> {
+        for (begin, end) in self.begins.iter_mut().zip(&self.ends) {
+            *begin = head(&mut self.bytes, *begin..*end);
+        }
+        (0..self.begins.len()).map(|at| &self.bytes[self.message(at)])
+    }
+
     /// Where a message lies.
     fn message(&self, at: usize) -> Range<usize> {
         self.begins[at]..self.ends[at]
     }
 
     fn column(&mut self, column: &Column<'_>, range: &Range<usize>) {
-        let (tag, nulls) = (column.tag, column.nulls);
+        let (tag, nulls) = (column.tag, column.nulls.as_ref());
         match &column.values {
             Values::Scalar(scalars) => scalars.visit(
                 tag,
@@ -145,11 +165,18 @@ impl Block {
                 },
             ),
             Values::Message(columns) => {
-                let inner = self.inner(columns, range);
+                self.each(range, nulls, |_, output| output.open(tag));
+                let outer = self.opened.len();
+                self.opened.extend_from_slice(&self.ends);
+                for column in columns {
+                    self.column(column, range);
+                }
+                let opened = std::mem::take(&mut self.opened);
                 self.each(range, nulls, |row, output| {
-                    inner.field(tag, row - range.start, output);
+                    output.close(opened[outer + row - range.start]);
                 });
-                self.inner = Some(inner);
+                self.opened = opened;
+                self.opened.truncate(outer);
             }
             Values::Repeated(offsets, element) => match &element.values {
                 Values::Message(columns) => {
@@ -199,7 +226,10 @@ impl Block {
     /// Messages that are fields of these.
     fn inner(&mut self, columns: &[Column<'_>], range: &Range<usize>) -> Box<Self> {
         let mut inner = self.inner.take().unwrap_or_default();
-        inner.write(columns, range, &rooms(columns, range));
+        let mut own = std::mem::take(&mut inner.rooms);
+        rooms(columns, range, 0, &mut own);
+        inner.write(columns, range, &own, 0);
+        inner.rooms = own;
         inner
     }
 
@@ -285,7 +315,7 @@ impl Visitor for Many<'_> {
             range,
             block,
         } = self;
-        block.each(&range, lists.nulls, |row, output| {
+        block.each(&range, lists.nulls.as_ref(), |row, output| {
             let elements = offsets[row] as usize..offsets[row + 1] as usize;
             if element.nulls.is_some() {
                 fields(
@@ -305,17 +335,25 @@ impl Visitor for Many<'_> {
 fn fields(
     scalar: &impl Scalar,
     packed: Option<Tag>,
-    elements: impl Iterator<Item = usize> + Clone,
+    elements: impl Iterator<Item = usize>,
     output: &mut Output<'_>,
 ) {
-    if let Some(tag) = packed {
-        match elements.clone().map(|at| scalar.len(at)).sum::<usize>() {
-            // A list without elements is no field.
-            0 => return,
-            size => output.number(tag, size as u64),
+    let Some(tag) = packed else {
+        for at in elements {
+            scalar.write(at, output);
         }
-    }
+        return;
+    };
+    let begin = output.at();
+    output.open(tag);
+    let start = output.at();
     for at in elements {
         scalar.write(at, output);
+    }
+    if output.at() == start {
+        // A list without elements is no field.
+        output.back_to(begin);
+    } else {
+        output.close(start);
     }
 }

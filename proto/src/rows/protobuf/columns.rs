@@ -13,7 +13,7 @@ use arrow_buffer::{BooleanBuffer, NullBuffer, i256};
 use arrow_schema::{DataType, TimeUnit};
 
 use super::layout::{Field, Kind, Label, Message};
-use super::output::{Output, Tag, WireType, varint_len};
+use super::output::{Output, Tag, WireType};
 use super::values::{self, INTERVAL, PICOSECONDS};
 
 /// One field of all rows, or of all elements of their lists.
@@ -21,7 +21,7 @@ use super::values::{self, INTERVAL, PICOSECONDS};
 pub(super) struct Column<'a> {
     pub(super) tag: Tag,
     /// None if nothing is null.
-    pub(super) nulls: Option<&'a NullBuffer>,
+    pub(super) nulls: Option<NullBuffer>,
     pub(super) values: Values<'a>,
 }
 
@@ -57,9 +57,6 @@ pub(super) enum Scalars<'a> {
 
 /// Fields of one type: what a loop over them is compiled for.
 pub(super) trait Scalar {
-    /// Bytes of the field, its tag among them. What is null has a length too.
-    fn len(&self, at: usize) -> usize;
-
     fn write(&self, at: usize, output: &mut Output<'_>);
 }
 
@@ -68,21 +65,27 @@ pub(super) trait Visitor {
     fn visit(self, scalar: &impl Scalar);
 }
 
-/// Binds the fields of a message to the arrays of a batch or struct.
-pub(super) fn bind<'a>(message: &Message, arrays: &'a [ArrayRef]) -> Vec<Column<'a>> {
+/// Binds the fields of a message to the arrays of a batch or struct; the fields of a struct that is null are null.
+pub(super) fn bind<'a>(
+    message: &Message,
+    arrays: &'a [ArrayRef],
+    outer: Option<&NullBuffer>,
+) -> Vec<Column<'a>> {
     let fields = message.fields.iter().zip(arrays);
-    fields.map(|(field, array)| Column::new(field, array)).collect()
+    fields
+        .map(|(field, array)| Column::new(field, array, outer))
+        .collect()
 }
 
 impl<'a> Column<'a> {
-    fn new(field: &Field, array: &'a ArrayRef) -> Self {
+    fn new(field: &Field, array: &'a ArrayRef, outer: Option<&NullBuffer>) -> Self {
         let tag = Tag::new(field.number, field.kind.wire_type());
         if field.label != Label::Repeated {
-            return Self::single(tag, &field.kind, array);
+            return Self::single(tag, &field.kind, array, outer);
         }
         let list = array.as_list::<i32>();
-        let (offsets, nulls) = (list.value_offsets(), present(list.nulls()));
-        let element = |tag| Box::new(Self::single(tag, &field.kind, list.values()));
+        let (offsets, nulls) = (list.value_offsets(), nulls(list.nulls(), outer));
+        let element = |tag| Box::new(Self::single(tag, &field.kind, list.values(), None));
         if field.kind.packs() {
             Self {
                 tag: Tag::new(field.number, WireType::Delimited),
@@ -99,21 +102,20 @@ impl<'a> Column<'a> {
     }
 
     /// The values themselves, of a column that is not REPEATED or of one's elements.
-    fn single(tag: Tag, kind: &Kind, array: &'a ArrayRef) -> Self {
+    fn single(tag: Tag, kind: &Kind, array: &'a ArrayRef, outer: Option<&NullBuffer>) -> Self {
+        let nulls = nulls(array.nulls(), outer);
         let values = match kind {
-            Kind::Message(message) => Values::Message(bind(message, array.as_struct().columns())),
+            Kind::Message(message) => {
+                Values::Message(bind(message, array.as_struct().columns(), nulls.as_ref()))
+            }
             _ => Values::Scalar(Scalars::new(kind, array)),
         };
-        Self {
-            tag,
-            nulls: present(array.nulls()),
-            values,
-        }
+        Self { tag, nulls, values }
     }
 
     #[inline(always)]
     pub(super) fn is_null(&self, at: usize) -> bool {
-        self.nulls.is_some_and(|nulls| nulls.is_null(at))
+        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(at))
     }
 }
 
@@ -262,22 +264,12 @@ struct Slices<'a> {
 
 impl Scalar for Bools<'_> {
     #[inline(always)]
-    fn len(&self, _: usize) -> usize {
-        self.tag.len() + 1
-    }
-
-    #[inline(always)]
     fn write(&self, at: usize, output: &mut Output<'_>) {
         output.bool(self.tag, self.values.value(at));
     }
 }
 
 impl Scalar for Doubles<'_> {
-    #[inline(always)]
-    fn len(&self, _: usize) -> usize {
-        self.tag.len() + 8
-    }
-
     #[inline(always)]
     fn write(&self, at: usize, output: &mut Output<'_>) {
         output.double(self.tag, self.values[at]);
@@ -286,22 +278,12 @@ impl Scalar for Doubles<'_> {
 
 impl<T: Copy, F: Fn(T) -> u64> Scalar for Numbers<'_, T, F> {
     #[inline(always)]
-    fn len(&self, at: usize) -> usize {
-        self.tag.len() + varint_len((self.number)(self.values[at]))
-    }
-
-    #[inline(always)]
     fn write(&self, at: usize, output: &mut Output<'_>) {
         output.number(self.tag, (self.number)(self.values[at]));
     }
 }
 
 impl<T: Copy, const N: usize, F: Fn(T) -> ([u8; N], usize)> Scalar for Texts<'_, T, F> {
-    #[inline(always)]
-    fn len(&self, at: usize) -> usize {
-        self.tag.len() + 1 + (self.text)(self.values[at]).1
-    }
-
     #[inline(always)]
     fn write(&self, at: usize, output: &mut Output<'_>) {
         let (text, len) = (self.text)(self.values[at]);
@@ -318,11 +300,6 @@ impl Slices<'_> {
 }
 
 impl Scalar for Slices<'_> {
-    #[inline(always)]
-    fn len(&self, at: usize) -> usize {
-        delimited(self.tag, self.slice(at).1)
-    }
-
     #[inline(always)]
     fn write(&self, at: usize, output: &mut Output<'_>) {
         let (start, len) = self.slice(at);
@@ -346,14 +323,6 @@ impl Kind {
     }
 }
 
-/// Bytes of a field that says its length.
-#[inline(always)]
-pub(super) fn delimited(tag: Tag, len: usize) -> usize {
-    // Most are short, and which are is predicted.
-    let own = if len < 0x80 { 1 } else { varint_len(len as u64) };
-    tag.len() + own + len
-}
-
 /// Rows in a word of [`words`].
 pub(super) const WORD: usize = 64;
 
@@ -362,6 +331,7 @@ pub(super) fn words<'a>(nulls: &'a NullBuffer, range: &Range<usize>) -> impl Ite
     BitChunks::new(nulls.validity(), nulls.offset() + range.start, range.len()).iter_padded()
 }
 
-fn present(nulls: Option<&NullBuffer>) -> Option<&NullBuffer> {
-    nulls.filter(|nulls| nulls.null_count() > 0)
+/// What is null in itself or because what holds it is; None if nothing is.
+fn nulls(own: Option<&NullBuffer>, outer: Option<&NullBuffer>) -> Option<NullBuffer> {
+    NullBuffer::union(own, outer).filter(|nulls| nulls.null_count() > 0)
 }

@@ -118,6 +118,41 @@ impl<'a> Output<'a> {
         self.at += len;
     }
 
+    /// A field whose length is known once it is [closed](Self::close).
+    #[inline(always)]
+    pub(super) fn open(&mut self, tag: Tag) {
+        self.slot(tag);
+        // Most lengths take one byte.
+        self.at += tag.len() + 1;
+    }
+
+    /// Puts the length before a field that was opened, and whose value begins at `start`. Where the length takes more than
+    /// the one byte before, the value moves up.
+    #[inline(always)]
+    pub(super) fn close(&mut self, start: usize) {
+        let len = self.at - start;
+        if len < 0x80 {
+            self.bytes[start - 1] = len as u8;
+        } else {
+            self.close_long(start, len as u64);
+        }
+    }
+
+    fn close_long(&mut self, start: usize, len: u64) {
+        let more = varint_len(len) - 1;
+        self.bytes.copy_within(start..self.at, start + more);
+        for (byte, at) in self.bytes[start - 1..].iter_mut().zip(0..=more) {
+            *byte = (len >> (7 * at)) as u8 & 0x7f | if at < more { 0x80 } else { 0 };
+        }
+        self.at += more;
+    }
+
+    /// Back to where a field began that is none after all.
+    #[inline(always)]
+    pub(super) fn back_to(&mut self, at: usize) {
+        self.at = at;
+    }
+
     /// What stands before texts and messages, most of which are short.
     #[inline(always)]
     fn length(&mut self, tag: Tag, len: usize) {

@@ -33,14 +33,11 @@ fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap()
 }
 
-/// The rows' messages, and what was measured.
+/// The rows' messages; what they are told to take in a request is what they do.
 fn written(batch: &RecordBatch) -> Vec<Vec<u8>> {
     let messages = Messages::new(batch.schema_ref(), &TableSchema::default()).unwrap();
-    let bytes = messages.measure(batch).last().copied().unwrap_or(0);
-    let written = messages.write(std::iter::once(batch), bytes);
+    let written = messages.write(batch);
     let rows: Vec<Vec<u8>> = written.rows().map(|row| row.to_vec()).collect();
-    let measured = messages.measure(batch);
-    assert_eq!(measured.last().copied().unwrap_or(0), written.bytes());
     let request = crate::wire::ProtoRows {
         serialized_rows: written.rows().collect(),
     };
@@ -303,7 +300,7 @@ fn a_timestamp_of_picoseconds_is_text_whatever_its_unit() {
         [described_field("x", 1, Label::Optional, Type::String)]
     );
     let messages = Messages::new(rows.schema_ref(), &TableSchema { fields: columns }).unwrap();
-    let written = messages.write(std::iter::once(&rows), 39);
+    let written = messages.write(&rows);
     let mut expected = hexes(["0a 21", ""]);
     expected[0].extend(b"1969-12-31T23:59:59.999999000000Z");
     assert_eq!(
@@ -447,17 +444,74 @@ fn fields_follow_the_columns_and_numbers_grow_with_them() {
 }
 
 #[test]
-fn several_batches_become_one_buffer_in_their_order() {
+fn batches_are_joined_and_cut_as_if_they_had_been_one() {
     let of = |values: Vec<i64>| batch(vec![("x", Arc::new(Int64Array::from(values)))]);
     let batches = [of(vec![1, 300]), of(vec![]), of(vec![2])];
     let messages = Messages::new(batches[0].schema_ref(), &TableSchema::default()).unwrap();
-    let written = messages.write(batches.iter(), 13);
-    assert_eq!(written.buffer, hex("0801 08ac02 0802"));
+    let joined = || ProtoBatch::joined(batches.iter().map(|batch| messages.write(batch)));
+    let all = ["0801", "08ac02", "0802"];
+    let rows = |batch: &ProtoBatch| batch.rows().map(|row| row.to_vec()).collect::<Vec<_>>();
+    for whole in [joined(), joined().compact()] {
+        assert_eq!(rows(&whole), hexes(all));
+        assert_eq!(whole.sizes().collect::<Vec<_>>(), [4, 5, 4]);
+        assert_eq!((whole.num_rows(), whole.bytes()), (3, 13));
+        assert_eq!(
+            [3, 4, 8, 9, 12, 13].map(|room| whole.fitting(room)),
+            [0, 1, 1, 2, 2, 3]
+        );
+        for cut in 0..5 {
+            let (first, second) = whole.split_at(cut);
+            let of_first: Vec<_> = hexes(all).into_iter().take(cut).collect();
+            assert_eq!(rows(&first), of_first, "{cut}");
+            assert_eq!(
+                (first.num_rows(), second.num_rows()),
+                (cut.min(3), 3 - cut.min(3))
+            );
+            assert_eq!(ProtoBatch::joined([first, second].into_iter()), whole, "{cut}");
+        }
+    }
+}
+
+#[test]
+fn rows_are_in_buffers_of_a_bounded_size_and_larger_ones_alone() {
+    let lengths = [100_000, 100_000, 100_000, 700_000, 1, 1];
+    let texts = StringArray::from_iter_values(lengths.iter().map(|&length| "x".repeat(length)));
+    let rows = batch(vec![("x", Arc::new(texts))]);
+    let messages = Messages::new(rows.schema_ref(), &TableSchema::default()).unwrap();
+    let written = messages.write(&rows);
+    assert_eq!(written.buffers(), [200_016, 100_008, 700_008, 10]);
     assert_eq!(
-        written.rows().map(|row| row.to_vec()).collect::<Vec<_>>(),
-        hexes(["0801", "08ac02", "0802"])
+        written.sizes().collect::<Vec<_>>(),
+        [100_008, 100_008, 100_008, 700_008, 5, 5]
     );
-    assert_eq!(*messages.measure(&batches[0]), [4, 9]);
+    assert_eq!(written.compact().sizes().sum::<usize>(), written.bytes());
+    assert_eq!(written.compact(), written);
+}
+
+#[test]
+fn structs_of_any_length_have_it_before_them() {
+    // One byte, two, three of length, and structs in structs whose own lengths move.
+    for length in [
+        0, 1, 119, 120, 121, 122, 125, 126, 127, 128, 129, 16_370, 16_383, 16_384, 20_000,
+    ] {
+        let text = "t".repeat(length);
+        let inner = record(
+            vec![("b", Arc::new(StringArray::from(vec![text.as_str()])))],
+            None,
+        );
+        let outer = record(
+            vec![("a", Arc::new(inner)), ("n", Arc::new(Int64Array::from(vec![7])))],
+            None,
+        );
+        let messages = written(&batch(vec![("x", Arc::new(outer))]));
+        let field = |number: u32, value: Vec<u8>| {
+            let mut bytes = Vec::new();
+            prost::encoding::bytes::encode(number, &value, &mut bytes);
+            bytes
+        };
+        let expected = field(1, [field(1, field(1, text.into_bytes())), hex("1007")].concat());
+        assert_eq!(messages, [expected], "{length}");
+    }
 }
 
 #[test]
