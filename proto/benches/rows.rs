@@ -18,7 +18,7 @@
 //! All of them take turns, in many short rounds: what else the machine does meanwhile meets each alike. A ratio is the middle one
 //! of all rounds', in brackets what half of them lie between.
 //!
-//! `ROWS_MB` sets how much each writes (1000), `ROWS_OF` the kind of rows by the begin of its name (all).
+//! `ROWS_ROUNDS` sets how many rounds (25), `ROWS_OF` the kind of rows by the begin of its name (all).
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -43,12 +43,13 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Rows of a batch.
 const ROWS: usize = 4096;
 
-const ROUNDS: usize = 40;
+/// Seconds of a round at least: the scheduler counts in ticks of some milliseconds.
+const ROUND: f64 = 0.05;
 
 fn main() -> Result<(), Failure> {
-    let megabytes: u64 = match std::env::var("ROWS_MB") {
+    let rounds: u32 = match std::env::var("ROWS_ROUNDS") {
         Ok(text) => text.parse()?,
-        Err(_) => 1_000,
+        Err(_) => 25,
     };
     let only = std::env::var("ROWS_OF").unwrap_or_default();
     for (name, batch, prost) in [
@@ -60,7 +61,7 @@ fn main() -> Result<(), Failure> {
             continue;
         }
         println!("{name:<24} M rows/s      GB/s  x proto");
-        report(&batch, prost, megabytes * 1_000_000)?;
+        report(&batch, prost, rounds)?;
         println!();
     }
     Ok(())
@@ -69,7 +70,7 @@ fn main() -> Result<(), Failure> {
 /// Writes all rows as `prost` messages, one behind the other.
 type Prost = fn(&RecordBatch, &mut Vec<u8>);
 
-fn report(batch: &RecordBatch, prost: Prost, bytes: u64) -> Result<(), Failure> {
+fn report(batch: &RecordBatch, prost: Prost, rounds: u32) -> Result<(), Failure> {
     let table = table_schema_for(&batch.schema()).map_err(|problems| format!("{problems:?}"))?;
     let options = RowOptions {
         sub_microseconds: SubMicroseconds::Truncate,
@@ -133,15 +134,17 @@ fn report(batch: &RecordBatch, prost: Prost, bytes: u64) -> Result<(), Failure> 
             Box::new(|| Ok(drop(black_box(encode(&arrow)?)))),
         ),
     ];
-    let times = (bytes / plain.len() as u64).div_ceil(ROUNDS as u64);
     let mut seconds = vec![Vec::new(); contenders.len()];
-    for round in 0..=ROUNDS {
-        for (seconds, (_, _, act)) in seconds.iter_mut().zip(&contenders) {
-            let taken = time(times, act)?;
-            // The first is to warm up.
-            if round > 0 {
-                seconds.push(taken / times as f64);
-            }
+    let mut times = vec![1; contenders.len()];
+    for (times, (_, _, act)) in times.iter_mut().zip(&contenders) {
+        act()?;
+        while time(*times, act)? < ROUND {
+            *times *= 2;
+        }
+    }
+    for _ in 0..rounds {
+        for ((seconds, times), (_, _, act)) in seconds.iter_mut().zip(&times).zip(&contenders) {
+            seconds.push(time(*times, act)? / f64::from(*times));
         }
     }
     for ((name, size, _), own) in contenders.iter().zip(&seconds) {
@@ -166,7 +169,7 @@ fn spread(figures: impl Iterator<Item = f64>) -> [f64; 3] {
 }
 
 /// Processor time of this thread, in seconds.
-fn time(times: u64, act: impl Fn() -> Result<(), Failure>) -> Result<f64, Failure> {
+fn time(times: u32, act: impl Fn() -> Result<(), Failure>) -> Result<f64, Failure> {
     let now = || -> Result<u64, Failure> {
         let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
         Ok(text.split(' ').next().unwrap_or_default().parse()?)

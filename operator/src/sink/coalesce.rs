@@ -48,7 +48,7 @@ struct Piece {
 pub(super) struct Payload {
     pub(super) rows: usize,
     pub(super) encoded: EncodedRows,
-    /// What was encoded; shares its memory with the batches that it came with.
+    /// The rows before that; they share their memory with the batches that they came with.
     pub(super) measured: Vec<MeasuredRows>,
 }
 

@@ -130,7 +130,7 @@ impl Wire {
         }
     }
 
-    /// Measures converted rows. What they take as protobuf is known when they are written, so this is where that is done.
+    /// Measures converted rows. What they take as protobuf is known once they are written, so that is done here.
     ///
     /// # Errors
     /// [`EncodeError::Schema`].
