@@ -96,26 +96,17 @@ fn report(batch: &RecordBatch, prost: Prost, rounds: u32) -> Result<(), Failure>
 
     let arrow_size = encode(&arrow)?.bytes();
     let contenders: [(&str, usize, Contender<'_>); 5] = [
-        (
-            "proto",
-            plain.len(),
-            Box::new(|| Ok(drop(black_box(encode(&proto)?)))),
-        ),
+        ("proto", plain.len(), Box::new(|| discard(encode(&proto)?))),
         (
             "prost",
             plain.len(),
             Box::new(|| {
                 let mut into = Vec::with_capacity(plain.len());
                 prost(batch, &mut into);
-                drop(black_box(into));
-                Ok(())
+                discard(into)
             }),
         ),
-        (
-            "copy",
-            plain.len(),
-            Box::new(|| Ok(drop(black_box(plain.clone())))),
-        ),
+        ("copy", plain.len(), Box::new(|| discard(plain.clone()))),
         (
             "request",
             plain.len(),
@@ -124,15 +115,10 @@ fn report(batch: &RecordBatch, prost: Prost, rounds: u32) -> Result<(), Failure>
                     rows: Some(encode(&proto)?.into_request(None)),
                     ..Default::default()
                 };
-                drop(black_box(request.encode_to_vec()));
-                Ok(())
+                discard(request.encode_to_vec())
             }),
         ),
-        (
-            "arrow",
-            arrow_size,
-            Box::new(|| Ok(drop(black_box(encode(&arrow)?)))),
-        ),
+        ("arrow", arrow_size, Box::new(|| discard(encode(&arrow)?))),
     ];
     let mut seconds = vec![Vec::new(); contenders.len()];
     let mut times = vec![1; contenders.len()];
@@ -160,6 +146,11 @@ fn report(batch: &RecordBatch, prost: Prost, rounds: u32) -> Result<(), Failure>
 
 /// One way of making a batch into bytes.
 type Contender<'a> = Box<dyn Fn() -> Result<(), Failure> + 'a>;
+
+fn discard<T>(made: T) -> Result<(), Failure> {
+    drop(black_box(made));
+    Ok(())
+}
 
 /// A quarter of some figures is below the first of these, half below the second, a quarter above the third.
 fn spread(figures: impl Iterator<Item = f64>) -> [f64; 3] {
