@@ -10,18 +10,25 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{World, finish, summary};
 
-const KILLS: u32 = 22;
 /// Flushes are done at once but answered late: half the time a checkpoint is complete and its commit not confirmed.
 const SLOW_FLUSHES: &str = r#"{"rules": [{"rpc": "FlushRows", "action": {"kind": "delay", "ms": 150}}]}"#;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_subtask_survives_kill_9_at_random_moments() {
-    survives(&["1"], 0x5eed_0001).await;
+    let world = World::new(40_000, SLOW_FLUSHES).await;
+    survives(world, &["1"], 0x5eed_0001, 22).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn three_subtasks_survive_kill_9_and_changes_of_parallelism() {
-    survives(&["3", "3", "1", "3", "4", "2"], 0x5eed_0003).await;
+    let world = World::new(40_000, SLOW_FLUSHES).await;
+    survives(world, &["3", "3", "1", "3", "4", "2"], 0x5eed_0003, 22).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_of_parquet_files_is_read_once_through_kill_9() {
+    let world = World::of_parquet(20_000, SLOW_FLUSHES).await;
+    survives(world, &["1", "2"], 0x5eed_0005, 8).await;
 }
 
 /// What the kills met.
@@ -33,13 +40,13 @@ struct Kills {
     inside_a_commit: u32,
 }
 
-async fn survives(parallelisms: &[&str], seed: u64) {
-    let world = Arc::new(World::new(40_000, SLOW_FLUSHES).await);
+async fn survives(world: World, parallelisms: &[&str], seed: u64, lives: u32) {
+    let world = Arc::new(world);
     let done = Arc::new(AtomicBool::new(false));
     let reader = tokio::spawn(watch(Arc::clone(&world), Arc::clone(&done)));
     let mut kills = Kills::default();
     let mut random = seed;
-    for life in 0..KILLS {
+    for life in 0..lives {
         let parallelism = parallelisms[life as usize % parallelisms.len()];
         let child = world
             .run(&["--parallelism", parallelism, "--source-rate", "1500"])
@@ -57,11 +64,11 @@ async fn survives(parallelisms: &[&str], seed: u64) {
         .await;
     }
     assert!(
-        world.visible_ids().len() < 40_000,
+        (world.visible_ids().len() as u64) < world.rows,
         "the kills must land in the work"
     );
-    assert!(kills.after_a_checkpoint >= 10, "{kills:?}");
-    assert!(kills.inside_a_commit >= 3, "{kills:?}");
+    assert!(kills.after_a_checkpoint >= lives * 10 / 22, "{kills:?}");
+    assert!(kills.inside_a_commit >= lives * 3 / 22, "{kills:?}");
     let last = world.run(&["--parallelism", parallelisms[0]]).spawn().unwrap();
     let summary = summary(&finish(last, Duration::from_secs(60)).await);
     assert_eq!(summary["rows_rejected"], 0);

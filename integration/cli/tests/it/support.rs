@@ -2,17 +2,23 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::Int64Type;
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use bigquery_sink_pipeline::store::{CheckpointInfo, Store, StoreLocation};
 use bigquery_write_emulator::catalog::{DatasetRef, TableRef};
 use bigquery_write_emulator::faults::FaultPlan;
 use bigquery_write_emulator::{Config, Emulator};
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
 use tempfile::TempDir;
 
 /// Rows a test writes: `id` counts from 0, the other columns follow from it.
@@ -49,7 +55,15 @@ impl World {
             folder,
             rows,
         };
-        std::fs::write(world.pipeline(), world.sql()).unwrap();
+        world.read_from("connector = 'single_file', path = 'rows.ndjson', format = 'json'");
+        world
+    }
+
+    /// The same rows from a folder of Parquet files.
+    pub(crate) async fn of_parquet(rows: u64, faults: &str) -> Self {
+        let world = Self::new(rows, faults).await;
+        write_parquet(world.folder.path());
+        world.read_from("connector = 'filesystem', path = 'rows', format = 'parquet'");
         world
     }
 
@@ -61,14 +75,16 @@ impl World {
         self.folder.path().join("pipeline.state")
     }
 
-    fn sql(&self) -> String {
+    /// Writes the pipeline; the options say what it reads.
+    fn read_from(&self, source: &str) {
         let endpoints = endpoints(&self.emulator);
-        format!(
-            "CREATE TABLE source ({COLUMNS}) WITH (connector = 'single_file', type = 'source', path = 'rows.ndjson', format = 'json');
+        let sql = format!(
+            "CREATE TABLE source ({COLUMNS}) WITH (type = 'source', {source});
              CREATE TABLE sink ({COLUMNS}) WITH (connector = 'bigquery', type = 'sink', project = 'p', dataset = 'd', 'table' = 't',
                  'table.create' = 'if_missing', 'write.append.linger' = interval '20 milliseconds', {endpoints});
              INSERT INTO sink SELECT id, name, amount, happened_at, tags, place FROM source;"
-        )
+        );
+        std::fs::write(self.pipeline(), sql).unwrap();
     }
 
     /// `run` of this pipeline, not started.
@@ -108,6 +124,38 @@ impl World {
         for (id, row) in rows.iter().enumerate() {
             assert_eq!(*row, printed_row(id as u64));
         }
+    }
+}
+
+/// Writes `rows.ndjson` anew as files of 1,500 rows in `rows/`, row groups of 400 in each.
+fn write_parquet(folder: &Path) {
+    let text = |name| Field::new(name, DataType::Utf8, true);
+    let tag = Field::new_list_field(DataType::Utf8, true);
+    let place = vec![text("city"), Field::new("height", DataType::Float64, true)];
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("id", DataType::Int64, false),
+        text("name"),
+        Field::new("amount", DataType::Decimal128(20, 4), true),
+        Field::new(
+            "happened_at",
+            DataType::Timestamp(TimeUnit::Microsecond, None),
+            true,
+        ),
+        Field::new("tags", DataType::List(Arc::new(tag)), true),
+        Field::new("place", DataType::Struct(place.into()), true),
+    ]));
+    let input = BufReader::new(File::open(folder.join("rows.ndjson")).unwrap());
+    let batches = arrow_json::ReaderBuilder::new(Arc::clone(&schema))
+        .with_batch_size(1_500)
+        .build(input)
+        .unwrap();
+    std::fs::create_dir(folder.join("rows")).unwrap();
+    for (number, batch) in batches.enumerate() {
+        let file = File::create(folder.join(format!("rows/part-{number:03}.parquet"))).unwrap();
+        let properties = WriterProperties::builder().set_max_row_group_size(400).build();
+        let mut writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties)).unwrap();
+        writer.write(&batch.unwrap()).unwrap();
+        writer.close().unwrap();
     }
 }
 
