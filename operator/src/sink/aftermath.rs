@@ -130,7 +130,7 @@ impl Aftermath {
     }
 
     /// Which rows are visible, by checkpoints.
-    fn rows(&self, mode: WriteMode) -> String {
+    pub(super) fn rows(&self, mode: WriteMode) -> String {
         if mode == WriteMode::AtLeastOnce {
             return match self.prepared {
                 Some(prepared) => {

@@ -14,7 +14,7 @@ use bigquery_sink_state::{
     Command, CommitList, Destination, Epoch, FlushId, FlushOffset, Generation, Input, Lane, Mutant, Mutation,
     Notice, Protocol, RequestNumber, RowCount, StreamName, SubtaskIndex, SubtaskState,
 };
-use bigquery_write_proto::names::{self, TableName};
+use bigquery_write_proto::names::TableName;
 use bigquery_write_proto::rows::{MissingValues, Wire};
 use futures::future::AbortHandle;
 use futures::stream::{BoxStream, SelectAll, StreamExt as _};
@@ -36,7 +36,7 @@ use crate::error::SinkError;
 use crate::metrics::{Counter, FlushResult, Histogram, SubtaskMetrics};
 use crate::options::SinkOptions;
 use crate::probe::{CommandKind, Moment, Probe};
-use crate::transport::{AppendEvent, AppendSender, CallError, Transport};
+use crate::transport::{AppendEvent, AppendSender, CallError, CreatedStream, Transport};
 
 /// What comes in order.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ enum Done {
     Created {
         lane: Lane,
         destination: Destination,
-        result: Result<names::StreamName, CallError>,
+        result: Result<CreatedStream, CallError>,
     },
     Flushed {
         flush: Flush,
@@ -340,10 +340,11 @@ impl Driver {
             Done::Created {
                 lane,
                 destination,
-                result: Ok(stream),
+                result: Ok(created),
             } => {
-                tracing::info!(%stream, "created a write stream");
-                let stream = StreamName(stream.to_string());
+                self.check_types(destination, created.schema.as_ref())?;
+                tracing::info!(stream = %created.name, "created a write stream");
+                let stream = StreamName(created.name.to_string());
                 self.metrics.add(Counter::StreamsCreated, 1);
                 self.metrics.opened(&stream, destination);
                 self.tell(Input::StreamCreated { lane, stream });

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use thiserror::Error;
 
 use super::protobuf::{Messages, ProtoBatch};
-use super::{RowEncoder, batch_bytes, ipc};
+use super::{RowEncoder, batch_bytes, changes, ipc};
 use crate::wire::append_rows_request::{ArrowData, ProtoData, Rows};
-use crate::wire::{ArrowRecordBatch, ArrowSchema, ProtoRows, ProtoSchema, TableSchema};
+use crate::wire::{ArrowRecordBatch, ArrowSchema, ProtoRows, ProtoSchema, TableFieldSchema, TableSchema};
 
 /// How rows travel (`write.format`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub enum Format {
 #[derive(Debug)]
 pub struct Wire {
     schema: SchemaRef,
+    /// The table's columns that are written.
+    columns: Vec<TableFieldSchema>,
     inner: Inner,
 }
 
@@ -109,7 +111,13 @@ impl Wire {
             },
             Format::Proto => Inner::Proto(Messages::new(&schema, table)?),
         };
-        Ok(Self { schema, inner })
+        let is_written = |column: &&TableFieldSchema| schema.column_with_name(&column.name).is_some();
+        let columns = table.fields.iter().filter(is_written).cloned().collect();
+        Ok(Self {
+            schema,
+            columns,
+            inner,
+        })
     }
 
     /// What the first request of a connection says of the rows.
@@ -119,6 +127,13 @@ impl Wire {
             Inner::Arrow { writer_schema, .. } => WriterSchema::Arrow(writer_schema.clone()),
             Inner::Proto(messages) => WriterSchema::Proto(messages.descriptor().clone()),
         }
+    }
+
+    /// Which of the columns that are written have another type now, each with both types. Rows of this would not be refused there
+    /// as a rule, but misread: INT64, TIMESTAMP, TIME and DATETIME are one type in protobuf, and so are NUMERIC and BIGNUMERIC.
+    #[must_use]
+    pub fn retyped(&self, table: &TableSchema) -> Vec<String> {
+        changes::retyped(&self.columns, table)
     }
 
     /// Bytes that a request's rows take besides the rows themselves.

@@ -1,6 +1,7 @@
 //! Rows of a pipeline (Arrow batches) on their way into `arrow_rows` or `proto_rows`: columns checked once, values checked and
 //! converted per batch, then written in the format asked for ([`Wire`]; write-api.md 5).
 
+mod changes;
 mod convert;
 mod create;
 mod format;

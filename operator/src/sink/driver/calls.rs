@@ -7,6 +7,7 @@ use bigquery_sink_state::{
 };
 use bigquery_write_proto::names;
 use bigquery_write_proto::rows::MissingValues;
+use bigquery_write_proto::wire::TableSchema;
 use futures::future::{AbortHandle, Abortable};
 use futures::stream::{BoxStream, StreamExt as _, unfold};
 use tokio::time::Instant;
@@ -29,13 +30,39 @@ impl Driver {
         let table = letters.map_or(&self.table, |letters| &letters.table).clone();
         let transport = self.transport.clone();
         self.calls.spawn(async move {
-            let result = transport.create_stream(&table).await.map(|created| created.name);
+            let result = transport.create_stream(&table).await;
             Done::Created {
                 lane,
                 destination,
                 result,
             }
         });
+    }
+
+    /// Whether a table takes what is written for it still: it may be another one than at the start, and of rows that are written for
+    /// other types BigQuery refuses some and misreads others.
+    pub(super) fn check_types(
+        &self,
+        destination: Destination,
+        schema: Option<&TableSchema>,
+    ) -> Result<(), SinkError> {
+        let letters = self
+            .dead_letters
+            .as_ref()
+            .filter(|_| destination == Destination::DeadLetters);
+        let (table, wire) = letters.map_or((&self.table, &self.wire), |letters| {
+            (&letters.table, &letters.wire)
+        });
+        let retyped = schema.map_or_else(Vec::new, |schema| wire.retyped(schema));
+        if retyped.is_empty() {
+            return Ok(());
+        }
+        Err(SinkError::external(format!(
+            "table {table} is another one than at the start, or was changed: its column {}; the job restarts from its checkpoint and \
+             looks whether its columns fit. {}",
+            retyped.join(", and "),
+            self.aftermath.rows(self.options.mode)
+        )))
     }
 
     pub(super) fn connect(&mut self, generation: Generation, name: &StreamName) -> Result<(), SinkError> {

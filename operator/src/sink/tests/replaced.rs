@@ -264,6 +264,53 @@ async fn a_table_replaced_while_nothing_was_owed_takes_the_rows_that_follow() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_table_replaced_by_one_with_other_types_gets_no_row_that_it_would_misread() {
+    // As protobuf INT64 would be days of a DATE, and nobody would object.
+    let name = || Column::new("name", Kind::String { max_length: None }, Mode::Nullable);
+    for format in ["arrow", "proto"] {
+        let world = World::with(&[("write.format", format)]);
+        let mut sink = published(&world).await;
+        replace_by(
+            &world,
+            vec![Column::new("id", Kind::Date, Mode::Required), name()],
+        );
+        sink.process_batch(rows(3..6)).await.unwrap();
+        let error = sink.handle_checkpoint(barrier(2)).await.unwrap_err();
+        let text = format!(
+            "table {TABLE} is another one than at the start, or was changed: its column id, which was INT64 and is DATE now; the job \
+             restarts from its checkpoint and looks whether its columns fit. Checkpoint 1 was published; rows after it are not visible and \
+             are read again"
+        );
+        assert_eq!(told(&error), (Blame::External, Retry::Restart, text), "{format}");
+        assert_eq!(world.handle.rows(&target()).unwrap().num_rows(), 0);
+        let error = world.sink(0, 1).on_start(None).await.unwrap_err();
+        assert_eq!((error.blame(), error.retry()), (Blame::User, Retry::Never));
+        let start = format!("1 column of the pipeline does not fit table {TABLE}:\n  column `id`: ");
+        assert!(error.to_string().starts_with(&start), "{error}");
+
+        // What fits after all goes on.
+        let world = World::with(&[("write.format", format)]);
+        let mut sink = published(&world).await;
+        let numeric = Kind::Numeric {
+            precision: None,
+            scale: None,
+        };
+        replace_by(&world, vec![Column::new("id", numeric, Mode::Required), name()]);
+        sink.process_batch(rows(3..6)).await.unwrap();
+        let error = sink.handle_checkpoint(barrier(2)).await.unwrap_err();
+        assert!(error.to_string().contains(" is NUMERIC now; "), "{error}");
+        let mut sink = world.start(None).await;
+        publish(2, rows(3..6), &mut sink).await;
+        let visible = world.handle.rows(&target()).unwrap();
+        let ids = visible
+            .column(0)
+            .as_primitive::<arrow_array::types::Decimal128Type>();
+        let billion = 1_000_000_000;
+        assert_eq!(ids.values(), &[3 * billion, 4 * billion, 5 * billion], "{format}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_table_that_can_never_take_the_rows_ends_the_job_in_seconds_with_the_column() {
     // reports.md 24: replaced by one that requires another column, or has another type.
     let text = || Kind::String { max_length: None };
@@ -287,6 +334,10 @@ async fn a_table_that_can_never_take_the_rows_ends_the_job_in_seconds_with_the_c
     for mode in ["exactly_once", "at_least_once"] {
         for (format, texts) in [("arrow", arrow), ("proto", proto)] {
             for (columns, text) in [&required, &other].into_iter().zip(texts) {
+                // Where a stream is created, its answer tells of other types.
+                if mode == "exactly_once" && columns == &other {
+                    continue;
+                }
                 let world = World::with(&[("write.mode", mode), ("write.format", format)]);
                 let mut sink = published(&world).await;
                 replace_by(&world, columns.clone());

@@ -65,6 +65,9 @@ async fn epochs_requests_and_flushes_are_told_with_streams_and_sizes_and_no_valu
         .with_level(false)
         .with_target(false)
         .finish();
+    // Of a line that another test's thread reaches first, `tracing` asks that thread's subscriber alone as long as there is only one:
+    // nobody there wants it, and it would be off here too.
+    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
     let _guard = set_default(subscriber);
     let world = World::new();
     world.fault(
