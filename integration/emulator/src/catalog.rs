@@ -324,17 +324,17 @@ impl Catalog {
             .ok_or_else(|| CatalogError::NotFound(Entity::Table(name.clone())))
     }
 
-    /// Adds visible rows, and says how many there were before.
+    /// Adds visible rows of one partition, and says how many there were before.
     pub(crate) fn push_rows(
         &mut self,
         name: &TableRef,
-        rows: RecordBatch,
+        (rows, partition): (RecordBatch, Option<Millis>),
         now: Millis,
         revision: u64,
     ) -> Result<u64, CatalogError> {
         let table = self.touch(name, now, revision)?;
         let before = table.rows.count();
-        let good = rows.schema() == table.schema.arrow() && table.rows.push(rows).is_ok();
+        let good = rows.schema() == table.schema.arrow() && table.rows.push(rows, partition).is_ok();
         good.then_some(before)
             .ok_or_else(|| CatalogError::WrongColumns(Entity::Table(name.clone())))
     }
@@ -431,6 +431,12 @@ impl Table {
     /// Visible rows in the order in which they became visible, in the schema's canonical Arrow types.
     pub fn rows(&self) -> &[RecordBatch] {
         self.rows.shown()
+    }
+
+    /// Of each batch of [`rows`](Self::rows), when the partition begins that its rows are in (`_PARTITIONTIME`), where that is known:
+    /// of tables that are partitioned by the time of ingestion, and not changed by primary key.
+    pub fn partitions(&self) -> Vec<Option<Millis>> {
+        self.rows.partitions()
     }
 
     /// Indices of the primary key's columns, in its order; none without a primary key.

@@ -32,6 +32,8 @@ struct Batch {
     there: Option<Vec<bool>>,
     /// How many.
     live: usize,
+    /// When their partition begins, of a table that is partitioned by the time of ingestion.
+    partition: Option<Millis>,
 }
 
 /// What is known of each key, from the first change on.
@@ -58,8 +60,8 @@ struct Version {
 /// A step by which an empty table gets rows.
 #[derive(Debug)]
 pub(crate) enum Made {
-    /// Rows were added.
-    Added(RecordBatch),
+    /// Rows were added, to a partition that begins then.
+    Added(RecordBatch, Option<Millis>),
     /// Rows were put there by upserts; or deletes came, at that time.
     Changed(Changes, Option<Millis>),
 }
@@ -68,17 +70,18 @@ impl Made {
     /// The rows that it puts there.
     pub(crate) fn rows(&self) -> &RecordBatch {
         match self {
-            Self::Added(rows) => rows,
+            Self::Added(rows, _) => rows,
             Self::Changed(changes, _) => &changes.upserts,
         }
     }
 
     /// Whether both can be one step.
     pub(crate) fn goes_with(&self, next: &Self) -> bool {
-        matches!(
-            (self, next),
-            (Self::Added(_), Self::Added(_)) | (Self::Changed(_, None), Self::Changed(_, None))
-        )
+        match (self, next) {
+            (Self::Added(_, partition), Self::Added(_, next)) => partition == next,
+            (Self::Changed(_, None), Self::Changed(_, None)) => true,
+            _ => false,
+        }
     }
 }
 
@@ -87,6 +90,12 @@ impl TableRows {
     pub(crate) fn shown(&self) -> &[RecordBatch] {
         self.shown
             .get_or_init(|| self.batches.iter().filter_map(Batch::shown).collect())
+    }
+
+    /// Of each batch of [`TableRows::shown`], when its partition begins. Of rows that are changed by key that is not known.
+    pub(crate) fn partitions(&self) -> Vec<Option<Millis>> {
+        let shown = self.batches.iter().filter(|batch| batch.is_shown());
+        shown.map(|batch| batch.partition).collect()
     }
 
     /// How many there are.
@@ -99,11 +108,11 @@ impl TableRows {
         self.changed
     }
 
-    /// Adds rows.
+    /// Adds rows, to a partition that begins then.
     ///
     /// # Errors
     /// A key of a type that is none.
-    pub(crate) fn push(&mut self, rows: RecordBatch) -> Result<(), ArrowError> {
+    pub(crate) fn push(&mut self, rows: RecordBatch, partition: Option<Millis>) -> Result<(), ArrowError> {
         if let Some(keyed) = &mut self.keyed {
             keyed.add(&rows, self.batches.len())?;
         }
@@ -113,6 +122,7 @@ impl TableRows {
             rows,
             there: None,
             live,
+            partition: partition.filter(|_| self.keyed.is_none()),
         });
         self.shown = OnceLock::new();
         Ok(())
@@ -138,6 +148,7 @@ impl TableRows {
                 rows: map(&batch.rows)?,
                 there: batch.there.clone(),
                 live: batch.live,
+                partition: batch.partition,
             })
         });
         let keyed = self.keyed.as_ref().and_then(|keyed| {
@@ -169,11 +180,13 @@ impl TableRows {
         keyed.forget(now);
         let upserts = keys(&changes.upserts.project(key)?)?;
         let deletes = keys(&changes.deletes)?;
+        self.batches.iter_mut().for_each(|batch| batch.partition = None);
         let at = self.batches.len();
         self.batches.push(Batch {
             rows: changes.upserts.clone(),
             there: Some(vec![false; changes.upserts.num_rows()]),
             live: 0,
+            partition: None,
         });
         let mut touched = vec![at];
         for Change { kind, row, sequence } in &changes.order {
@@ -235,7 +248,7 @@ impl TableRows {
             let Some(rows) = batch.shown() else { continue };
             let ranks: Vec<_> = batch.places().map(|row| ranks.get(&(at, row))).collect();
             if ranks.iter().all(Option::is_none) {
-                made.push(Made::Added(rows));
+                made.push(Made::Added(rows, batch.partition));
                 continue;
             }
             let order = ranks.into_iter().enumerate().map(|(row, sequence)| Change {
@@ -290,6 +303,10 @@ impl Batch {
     fn places(&self) -> impl Iterator<Item = usize> {
         let there = |row: &usize| self.there.as_ref().is_none_or(|there| there[*row]);
         (0..self.rows.num_rows()).filter(there)
+    }
+
+    fn is_shown(&self) -> bool {
+        self.there.as_ref().is_none_or(|there| there.contains(&true))
     }
 
     /// The rows that are there; `None` if there are none.
@@ -476,7 +493,8 @@ mod tests {
     #[test]
     fn an_upsert_takes_the_place_of_every_row_with_its_key_and_a_delete_leaves_none() {
         let mut rows = TableRows::default();
-        rows.push(batch(&[(1, "a"), (2, "b"), (1, "again")])).unwrap();
+        rows.push(batch(&[(1, "a"), (2, "b"), (1, "again")]), None)
+            .unwrap();
         rows.change(
             &[0],
             &changes(&[
@@ -489,7 +507,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(shown(&rows), owned(&[(1, "c"), (3, "d")]));
-        rows.push(batch(&[(4, "e")])).unwrap();
+        rows.push(batch(&[(4, "e")]), None).unwrap();
         rows.change(
             &[0],
             &changes(&[(4, Some("f"), ""), (4, None, ""), (4, Some("g"), "")]),
@@ -502,8 +520,8 @@ mod tests {
     #[test]
     fn rows_that_are_all_replaced_are_not_kept() {
         let mut rows = TableRows::default();
-        rows.push(batch(&[(1, "a"), (2, "b")])).unwrap();
-        rows.push(batch(&[(3, "c")])).unwrap();
+        rows.push(batch(&[(1, "a"), (2, "b")]), None).unwrap();
+        rows.push(batch(&[(3, "c")]), None).unwrap();
         for _ in 0..3 {
             rows.change(&[0], &changes(&[(1, Some("d"), ""), (2, Some("e"), "")]), 0)
                 .unwrap();
@@ -527,7 +545,7 @@ mod tests {
             changes
         };
         let late = again(changes(&[(1, Some("late"), "4"), (2, Some("late"), "4")]));
-        turned.push(turn(&batch(&[(3, "c")])).unwrap()).unwrap();
+        turned.push(turn(&batch(&[(3, "c")])).unwrap(), None).unwrap();
         turned.change(&[1], &late, 1).unwrap();
         let back = turned.map(turn, |at| Some(1 - at)).unwrap();
         assert_eq!(shown(&back), owned(&[(1, "a"), (3, "c")]));
@@ -571,7 +589,7 @@ mod tests {
     fn rows_appended_after_a_delete_are_changed_when_the_delete_is_forgotten() {
         let mut rows = TableRows::default();
         rows.change(&[0], &changes(&[(1, None, "5")]), 0).unwrap();
-        rows.push(batch(&[(1, "appended")])).unwrap();
+        rows.push(batch(&[(1, "appended")]), None).unwrap();
         rows.change(&[0], &changes(&[(1, Some("changed"), "4")]), 2 * DAY_MS + 1)
             .unwrap();
         assert_eq!(shown(&rows), owned(&[(1, "changed")]));
@@ -581,7 +599,7 @@ mod tests {
     fn rows_made_again_are_the_same_and_know_the_same() {
         let mut rows = TableRows::default();
         let schema = batch(&[]).schema();
-        rows.push(batch(&[(1, "a"), (2, "b"), (3, "c"), (3, "twice")]))
+        rows.push(batch(&[(1, "a"), (2, "b"), (3, "c"), (3, "twice")]), None)
             .unwrap();
         let first = [
             (1, Some("d"), "5"),
@@ -597,7 +615,7 @@ mod tests {
         )
         .unwrap();
         rows.change(&[0], &changes(&[(8, None, "9")]), 30).unwrap();
-        rows.push(batch(&[(1, "behind"), (8, "after its delete")]))
+        rows.push(batch(&[(1, "behind"), (8, "after its delete")]), None)
             .unwrap();
         let before = [
             (3, "c"),
@@ -612,7 +630,7 @@ mod tests {
         let mut again = TableRows::default();
         for made in rows.made_of(&[0], &schema) {
             match made {
-                Made::Added(batch) => again.push(batch).unwrap(),
+                Made::Added(batch, partition) => again.push(batch, partition).unwrap(),
                 Made::Changed(changes, at) => again.change(&[0], &changes, at.unwrap_or(40)).unwrap(),
             }
         }
@@ -636,7 +654,7 @@ mod tests {
         // Under another key nothing of it is known.
         let others = rows.made_of(&[1], &schema);
         assert!(
-            others.iter().all(|made| matches!(made, Made::Added(_))),
+            others.iter().all(|made| matches!(made, Made::Added(_, _))),
             "{others:?}"
         );
     }

@@ -7,7 +7,7 @@ use crate::catalog::{Catalog, Millis, Table, TableRef};
 use crate::schema::Schema;
 use crate::values::interval::Interval;
 
-pub(crate) use partitioning::check_day;
+pub(crate) use partitioning::{IngestionUnit, check_day};
 
 mod constraints;
 mod evolution;

@@ -1,6 +1,6 @@
 //! Partitioning and clustering.
 
-use chrono::{DateTime, NaiveDate};
+use chrono::{DateTime, Datelike as _, NaiveDate, Timelike as _};
 use serde_json::{Map, Value, json};
 
 use super::{Invalid, integer, refuse};
@@ -94,6 +94,53 @@ pub(crate) fn check_day(rest: &Map<String, Value>, day: &str, now: Millis) -> Re
         ));
     }
     Ok(())
+}
+
+/// How long the partitions are of a table that is partitioned by the time of ingestion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IngestionUnit {
+    Hour,
+    Day,
+    Month,
+    Year,
+}
+
+impl IngestionUnit {
+    /// Of a table that is partitioned so.
+    pub(crate) fn of(rest: &Map<String, Value>) -> Option<Self> {
+        let time = rest
+            .get("timePartitioning")
+            .filter(|time| time.get("field").is_none())?;
+        match time["type"].as_str()? {
+            "HOUR" => Some(Self::Hour),
+            "DAY" => Some(Self::Day),
+            "MONTH" => Some(Self::Month),
+            "YEAR" => Some(Self::Year),
+            _ => None,
+        }
+    }
+
+    /// When the partition begins that a time is in.
+    pub(crate) fn begin(self, at: Millis) -> Millis {
+        let Some(at) = DateTime::from_timestamp_millis(at) else {
+            return at;
+        };
+        let (date, hour) = (at.date_naive(), at.hour());
+        let (date, hour) = match self {
+            Self::Hour => (Some(date), hour),
+            Self::Day => (Some(date), 0),
+            Self::Month => (date.with_day(1), 0),
+            Self::Year => (date.with_ordinal(1), 0),
+        };
+        date.and_then(|date| date.and_hms_opt(hour, 0, 0))
+            .map_or(at.timestamp_millis(), |begin| begin.and_utc().timestamp_millis())
+    }
+
+    /// When the partition of a day begins, such as that of `20240131`.
+    pub(crate) fn of_day(day: &str) -> Option<Millis> {
+        let date = NaiveDate::parse_from_str(day, "%Y%m%d").ok()?;
+        Some(date.and_hms_opt(0, 0, 0)?.and_utc().timestamp_millis())
+    }
 }
 
 /// What identifies a partitioning, as BigQuery prints it: `interval(type:day,field:at)`.

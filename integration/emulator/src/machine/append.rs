@@ -303,10 +303,12 @@ impl Machine {
         }
         let table = target.table.clone();
         let (at_ms, revision) = (now, self.catalog().next_revision());
+        let partition_ms = self.partition_of(&target.name, &target.table, now);
         let effect = match taken {
             Taken::Rows(rows) => Effect::RowsPublished {
                 table,
                 rows,
+                partition_ms,
                 at_ms,
                 revision,
             },
@@ -346,6 +348,7 @@ impl Machine {
             Ok(rows) => Effect::RowsAppended {
                 stream,
                 rows: rows.clone(),
+                partition_ms: self.partition_of(&target.name, &target.table, now),
                 visible,
                 at_ms: now,
                 revision: self.catalog().next_revision(),

@@ -96,6 +96,8 @@ behaviours! {
     /// A day behind the table's name is for tables partitioned by the day of ingestion, and for near days; unlearned,
     /// it is ignored.
     DayDecoratorsChecked,
+    /// Rows that are written to a day are in its partition; unlearned, in that of the time at which they come.
+    DayDecoratorsFollowed,
     /// The server chooses a stream's name; unlearned, it takes the caller's.
     ServerChoosesName,
     /// The default stream has no times; unlearned, it has its table's.

@@ -190,12 +190,24 @@ impl Machine {
     /// # Errors
     /// `NotFound`, `WrongColumns`, `NotKept`.
     pub fn publish(&mut self, table: &TableRef, rows: RecordBatch, now: Millis) -> Result<(), CatalogError> {
+        self.publish_to(&table.path(), table, rows, now)
+    }
+
+    /// As [`publish`](Self::publish), to the table or one day of it, as `path` says.
+    pub(crate) fn publish_to(
+        &mut self,
+        path: &str,
+        table: &TableRef,
+        rows: RecordBatch,
+        now: Millis,
+    ) -> Result<(), CatalogError> {
         if rows.schema() != self.catalog().table(table)?.schema.arrow() {
             return Err(CatalogError::WrongColumns(Entity::Table(table.clone())));
         }
         let effect = Effect::RowsPublished {
             table: table.clone(),
             rows,
+            partition_ms: self.partition_of(path, table, now),
             at_ms: now,
             revision: self.catalog().next_revision(),
         };

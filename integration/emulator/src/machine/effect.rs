@@ -69,6 +69,9 @@ pub(crate) enum Effect {
         /// In the table's canonical Arrow schema.
         #[serde(skip, default = "no_rows")]
         rows: RecordBatch,
+        /// When the partition begins that they are in, of a table partitioned by the time of ingestion.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        partition_ms: Option<Millis>,
         /// When.
         at_ms: Millis,
         /// The table's from now on.
@@ -99,6 +102,9 @@ pub(crate) enum Effect {
         /// In the table's canonical Arrow schema.
         #[serde(skip, default = "no_rows")]
         rows: RecordBatch,
+        /// When the partition begins that they are in, of a table partitioned by the time of ingestion.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        partition_ms: Option<Millis>,
         /// They are visible at once, with all before them.
         visible: bool,
         /// When.

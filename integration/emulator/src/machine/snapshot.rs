@@ -70,9 +70,10 @@ fn table_effects<'a>(
         table: Box::new(table.without_rows()),
     };
     let rows = joined(table.made_of()).map(move |made| match made {
-        Made::Added(rows) => Effect::RowsPublished {
+        Made::Added(rows, partition_ms) => Effect::RowsPublished {
             table: name.clone(),
             rows,
+            partition_ms,
             at_ms: table.modified_ms,
             revision: table.revision,
         },
@@ -91,11 +92,13 @@ fn stream_effects(stream: &Stream, ever: u64) -> impl Iterator<Item = Effect> {
         stream: Box::new(stream.without_rows()),
         ever,
     };
-    let held = stream.held().filter(|rows| rows.num_rows() > 0);
-    let rows = joined(held.cloned().map(Made::Added).collect()).filter_map(|made| match made {
-        Made::Added(rows) => Some(Effect::RowsAppended {
+    let held = stream.held().filter(|(rows, _)| rows.num_rows() > 0).cloned();
+    let held = held.map(|(rows, partition)| Made::Added(rows, partition));
+    let rows = joined(held.collect()).filter_map(|made| match made {
+        Made::Added(rows, partition_ms) => Some(Effect::RowsAppended {
             stream: stream.target.name.clone(),
             rows,
+            partition_ms,
             visible: false,
             at_ms: stream.traffic_ms,
             revision: 0,
@@ -132,8 +135,10 @@ fn joined(steps: Vec<Made>) -> impl Iterator<Item = Made> {
 
 fn join(group: &[Made]) -> Result<Made, ArrowError> {
     let rows = concat_batches(&group[0].rows().schema(), group.iter().map(Made::rows))?;
-    let Made::Changed(first, at_ms) = &group[0] else {
-        return Ok(Made::Added(rows));
+    let (first, at_ms) = match &group[0] {
+        Made::Changed(first, at_ms) => (first, at_ms),
+        // All of them are in one partition.
+        Made::Added(_, partition) => return Ok(Made::Added(rows, *partition)),
     };
     let mut order = Vec::with_capacity(rows.num_rows());
     let mut before = 0;

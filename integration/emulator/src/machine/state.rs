@@ -81,7 +81,7 @@ impl State {
                 self.catalog
                     .put_table(name, Table::clone(table))
                     .map_err(|error| error.to_string())?;
-                return self.publish(name, rows, *at_ms, *revision);
+                return self.publish(name, (rows, None), *at_ms, *revision);
             }
             Effect::TableChanged { name, table } => self.change_table(name, table)?,
             Effect::TableDeleted { name } => self
@@ -91,9 +91,10 @@ impl State {
             Effect::RowsPublished {
                 table,
                 rows,
+                partition_ms,
                 at_ms,
                 revision,
-            } => return self.publish(table, rows, *at_ms, *revision),
+            } => return self.publish(table, (rows, *partition_ms), *at_ms, *revision),
             Effect::RowsChanged {
                 table,
                 changes,
@@ -121,6 +122,7 @@ impl State {
             Effect::RowsAppended {
                 stream,
                 rows,
+                partition_ms,
                 visible,
                 at_ms,
                 revision,
@@ -131,7 +133,7 @@ impl State {
                 if discards {
                     stands.pass(rows.num_rows() as u64);
                 } else {
-                    stands.hold(rows.clone());
+                    stands.hold(rows.clone(), *partition_ms);
                 }
                 if *visible {
                     return self.flush(stream, u64::MAX, *at_ms, *revision);
@@ -183,12 +185,19 @@ impl State {
             .map_err(|error| error.to_string())
     }
 
-    fn publish(&mut self, table: &TableRef, rows: &RecordBatch, at_ms: Millis, revision: u64) -> Applied {
+    fn publish(
+        &mut self,
+        table: &TableRef,
+        (rows, partition): (&RecordBatch, Option<Millis>),
+        at_ms: Millis,
+        revision: u64,
+    ) -> Applied {
         let count = rows.num_rows() as u64;
         let from = if self.discards {
             self.catalog.pass_rows(table, count, at_ms, revision)
         } else {
-            self.catalog.push_rows(table, rows.clone(), at_ms, revision)
+            self.catalog
+                .push_rows(table, (rows.clone(), partition), at_ms, revision)
         };
         let from = from.map_err(|error| error.to_string())?;
         Ok(vec![Visibility {
@@ -208,9 +217,9 @@ impl State {
             .ok_or_else(|| format!("there is no stream {name}"))?;
         let table = stream.target.table.clone();
         let from = stream.visible;
-        for batch in stream.publish(to) {
+        for held in stream.publish(to) {
             self.catalog
-                .push_rows(&table, batch, at_ms, revision)
+                .push_rows(&table, held, at_ms, revision)
                 .map_err(|error| error.to_string())?;
         }
         if self.discards {

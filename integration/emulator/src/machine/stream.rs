@@ -43,8 +43,11 @@ pub(crate) struct Stream {
     pub(super) committed_ms: Option<Millis>,
     /// Rows visible..end.
     #[serde(skip)]
-    held: VecDeque<RecordBatch>,
+    held: VecDeque<Held>,
 }
+
+/// Rows, and when their partition begins, of a table that is partitioned by the time of ingestion.
+pub(super) type Held = (RecordBatch, Option<Millis>);
 
 /// A stream as the handle and the pages show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -116,7 +119,7 @@ impl Stream {
     }
 
     /// The rows held back, oldest first.
-    pub(super) fn held(&self) -> impl Iterator<Item = &RecordBatch> {
+    pub(super) fn held(&self) -> impl Iterator<Item = &Held> {
         self.held.iter()
     }
 
@@ -151,9 +154,9 @@ impl Stream {
     }
 
     /// Takes rows at the end.
-    pub(super) fn hold(&mut self, rows: RecordBatch) {
+    pub(super) fn hold(&mut self, rows: RecordBatch, partition: Option<Millis>) {
         self.end += rows.num_rows() as u64;
-        self.held.push_back(rows);
+        self.held.push_back((rows, partition));
     }
 
     /// Counts rows at the end that are not kept.
@@ -162,10 +165,10 @@ impl Stream {
     }
 
     /// Makes rows up to `to` (exclusive, at most the end) visible and hands them out; each row once.
-    pub(super) fn publish(&mut self, to: u64) -> Vec<RecordBatch> {
+    pub(super) fn publish(&mut self, to: u64) -> Vec<Held> {
         let mut published = Vec::new();
         while self.visible < to.min(self.end) {
-            let Some(batch) = self.held.pop_front() else {
+            let Some((batch, partition)) = self.held.pop_front() else {
                 // Those not kept.
                 self.visible = to.min(self.end);
                 break;
@@ -174,28 +177,28 @@ impl Stream {
                 .unwrap_or(usize::MAX)
                 .min(batch.num_rows());
             if wanted < batch.num_rows() {
-                self.held
-                    .push_front(batch.slice(wanted, batch.num_rows() - wanted));
+                let rest = batch.slice(wanted, batch.num_rows() - wanted);
+                self.held.push_front((rest, partition));
             }
             self.visible += wanted as u64;
-            published.push(batch.slice(0, wanted));
+            published.push((batch.slice(0, wanted), partition));
         }
         published
     }
 
     /// Whether the rows held back can take these columns.
     pub(super) fn takes(&self, schema: &Schema) -> bool {
-        self.held.iter().all(|rows| conform(rows, schema).is_ok())
+        self.held.iter().all(|(rows, _)| conform(rows, schema).is_ok())
     }
 
     /// Whether the rows held back have these columns.
     pub(super) fn fits(&self, schema: &Schema) -> bool {
-        self.held.iter().all(|rows| rows.schema() == schema.arrow())
+        self.held.iter().all(|(rows, _)| rows.schema() == schema.arrow())
     }
 
     /// Gives the rows held back the columns of their table.
     pub(super) fn conform(&mut self, schema: &Schema) -> Result<(), String> {
-        for rows in &mut self.held {
+        for (rows, _) in &mut self.held {
             *rows = conform(rows, schema).map_err(|error| error.to_string())?;
         }
         Ok(())

@@ -22,7 +22,8 @@ use crate::query::drawn::{self, Draw};
 use crate::query::identifiers::{Spelling, apply_outputs, name_outputs};
 use crate::query::snapshot::Snapshot;
 use crate::query::{
-    QueryError, QueryOutput, casts, dates, expressions, patience, scalar, strings, tables, types, unnest,
+    QueryError, QueryOutput, casts, dates, expressions, partitions, patience, scalar, strings, tables, types,
+    unnest,
 };
 
 /// Memory for sorts, joins and aggregates of one query, in bytes.
@@ -57,6 +58,7 @@ pub(super) async fn run(
     tables: Vec<Snapshot>,
     run: &Run,
 ) -> Result<QueryOutput, QueryError> {
+    let tables = partitions::add(&query, tables)?;
     let context = context(&run.draw).map_err(|error| explain(&error, &tables))?;
     let mut spelling = Spelling::default();
     for (i, table) in tables.iter().enumerate() {

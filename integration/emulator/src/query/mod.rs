@@ -34,6 +34,7 @@ mod information;
 mod json_text;
 mod names;
 mod parameters;
+mod partitions;
 mod patience;
 mod scalar;
 mod snapshot;

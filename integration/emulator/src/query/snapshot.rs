@@ -6,6 +6,7 @@ use datafusion::sql::sqlparser::ast::Query;
 use crate::catalog::{Catalog, CatalogError, TableRef};
 use crate::query::names::Names;
 use crate::query::parameters::Parameters;
+use crate::query::partitions::Partitions;
 use crate::query::text::Text;
 use crate::query::{QueryError, engine, information, missing, tables};
 use crate::schema::Schema;
@@ -19,6 +20,8 @@ pub(super) struct Snapshot {
     pub(super) name: TableRef,
     pub(super) schema: Schema,
     pub(super) rows: Vec<RecordBatch>,
+    /// Of a table that is partitioned by the time of ingestion.
+    pub(super) partitions: Option<Partitions>,
 }
 
 /// A table with its rows, or a view whose query is still to be run.
@@ -57,7 +60,12 @@ fn take_one(catalog: &Catalog, name: TableRef, within: &mut Vec<TableRef>) -> Re
     if information::is(&name) {
         let (schema, rows) = information::read(catalog, &name)?;
         let rows = vec![rows];
-        return Ok(Taken::Table(Snapshot { name, schema, rows }));
+        return Ok(Taken::Table(Snapshot {
+            name,
+            schema,
+            rows,
+            partitions: None,
+        }));
     }
     let table = match catalog.table(&name) {
         Ok(table) => table,
@@ -68,6 +76,7 @@ fn take_one(catalog: &Catalog, name: TableRef, within: &mut Vec<TableRef>) -> Re
         None => Ok(Taken::Table(Snapshot {
             schema: table.schema.clone(),
             rows: table.rows().to_vec(),
+            partitions: Partitions::of(table),
             name,
         })),
         Some(sql) => {
@@ -134,6 +143,7 @@ impl View {
             name: self.name,
             schema: output.schema,
             rows: vec![output.rows],
+            partitions: None,
         })
     }
 }

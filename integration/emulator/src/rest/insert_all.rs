@@ -54,7 +54,8 @@ pub(super) async fn insert_all(
         let read = once(read.map_err(internal)?, &rows, &new).map_err(internal)?;
         let (errors, accepted) = judge(&read, &new, rows.len(), flag("skipInvalidRows"));
         if accepted {
-            publish(machine, &name, read, now)?;
+            let path = day.map_or_else(|| name.path(), |day| format!("{}${day}", name.path()));
+            publish(machine, &path, &name, read, now)?;
             api.inserted.remember(id, &rows, &errors, now);
         }
         Ok::<_, ApiError>(errors)
@@ -137,11 +138,18 @@ fn judge(read: &JsonRows, new: &[usize], rows: usize, skip: bool) -> (Vec<(usize
     ((0..rows).map(error).collect(), false)
 }
 
-fn publish(machine: &mut Machine, name: &TableRef, read: JsonRows, now: Millis) -> Result<(), CatalogError> {
+/// `path` says which day of the table, if any.
+fn publish(
+    machine: &mut Machine,
+    path: &str,
+    name: &TableRef,
+    read: JsonRows,
+    now: Millis,
+) -> Result<(), CatalogError> {
     if read.rows.num_rows() == 0 {
         return Ok(());
     }
-    machine.publish(name, read.rows, now)
+    machine.publish_to(path, name, read.rows, now)
 }
 
 /// The `insertId`s of late: a row that comes again with its own is not inserted again.

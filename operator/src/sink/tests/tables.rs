@@ -628,6 +628,12 @@ async fn rows_go_to_a_day_of_a_daily_ingestion_time_table() {
             stream.starts_with("projects/shop/datasets/sales/tables/returns$20270114/streams/"),
             "{stream}"
         );
+        let partitions = world.handle.shared().with(|machine| {
+            let table = machine.catalog().table(&returns()).unwrap();
+            table.partitions()
+        });
+        // The begin of the day before.
+        assert_eq!(partitions, [Some(20_832 * 86_400_000)]);
     }
 
     // BigQuery takes 31 days back and 16 ahead.

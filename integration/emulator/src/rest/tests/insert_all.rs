@@ -105,6 +105,36 @@ async fn a_row_that_comes_again_with_its_id_is_inserted_once() {
 }
 
 #[tokio::test]
+async fn rows_are_inserted_into_a_day_and_a_query_tells_which() {
+    let world = World::with_rows(0).await;
+    let sql = |text: &str| json!({ "query": text, "useLegacySql": false });
+    world
+        .post(
+            "queries",
+            sql("CREATE TABLE d.daily (id INT64) PARTITION BY _PARTITIONDATE"),
+        )
+        .await;
+    // The clock says 2023-11-14.
+    for (table, id) in [("daily$20231110", 1), ("daily", 2)] {
+        let body = json!({ "rows": rows(&[("", json!({ "id": id }))]) });
+        world
+            .post(&format!("datasets/d/tables/{table}/insertAll"), body)
+            .await;
+    }
+    let found = world
+        .post(
+            "queries",
+            sql("SELECT id, _PARTITIONDATE AS day FROM d.daily ORDER BY id"),
+        )
+        .await;
+    let row = |id: &str, day: &str| json!({ "f": [{ "v": id }, { "v": day }] });
+    assert_eq!(
+        found["rows"],
+        json!([row("1", "2023-11-10"), row("2", "2023-11-14")])
+    );
+}
+
+#[tokio::test]
 async fn what_cannot_be_inserted_is_refused() {
     let world = World::with_rows(0).await;
     let one = json!({ "rows": rows(&[("", json!({ "id": 1 }))]) });

@@ -7,7 +7,7 @@ use bigquery_write_proto::wire::{
     CreateWriteStreamRequest, TableFieldSchema, WriteStream, WriteStreamView, write_stream::Type,
 };
 
-use super::{DEFAULT, Fact};
+use super::{DAY_MS, DEFAULT, Fact};
 use crate::world::{TABLE, World};
 
 pub(super) const FACTS: &[Fact] = &[
@@ -166,6 +166,46 @@ pub(super) const FACTS: &[Fact] = &[
             "ended InvalidArgument: Invalid partition decorator $20231131: it is no day, such as $20240131",
             "InvalidArgument: Partition decorator $20231114 cannot be used: the table is not partitioned by the day of \
              ingestion",
+        ],
+    },
+    Fact {
+        source: "write-api.md 1.3 [DOC D:write-api-grpc] (of rows without a day the time of the append is UNCONFIRMED)",
+        says: "rows that are written to a day are in its partition, and others in that of the time at which they come",
+        behaviour: Behaviour::DayDecoratorsFollowed,
+        script: || {
+            let mut w = World::new();
+            let table = TableRef::new("p", "d", "daily");
+            let column = Column::new("n", Kind::Int64, Mode::Nullable);
+            let schema = Schema {
+                columns: vec![column],
+            };
+            let rest = serde_json::json!({ "timePartitioning": { "type": "DAY" } });
+            let rest = rest.as_object().cloned().unwrap();
+            w.machine.create_table(&table, schema, rest, w.now).unwrap();
+            let path = table.path();
+            for path in [format!("{path}$20231020"), path.clone()] {
+                let stream = w.try_create(&path, Type::Buffered).result.unwrap().name;
+                let c = w.open();
+                w.append(c, &stream, None, 2);
+                // The next day.
+                w.now += DAY_MS;
+                w.flush(&stream, 1);
+                let c = w.open();
+                w.append(c, &format!("{path}/streams/_default"), None, 1);
+            }
+            let table = w.machine.catalog().table(&table).unwrap();
+            let batches = table.rows().iter().zip(table.partitions());
+            let said = batches.map(|(rows, begin)| {
+                let day = begin.map(|begin| begin / DAY_MS);
+                format!("{} rows of day {day:?}", rows.num_rows())
+            });
+            said.collect()
+        },
+        answers: &[
+            "2 rows of day Some(19650)",
+            "1 rows of day Some(19650)",
+            "2 rows of day Some(19676)",
+            "1 rows of day Some(19677)",
         ],
     },
     Fact {
