@@ -183,7 +183,7 @@ pub(super) const FACTS: &[Fact] = &[
             let rest = rest.as_object().cloned().unwrap();
             w.machine.create_table(&table, schema, rest, w.now).unwrap();
             let path = table.path();
-            for path in [format!("{path}$20231020"), path.clone()] {
+            for path in [format!("{path}$20231020"), path] {
                 let stream = w.try_create(&path, Type::Buffered).result.unwrap().name;
                 let c = w.open();
                 w.append(c, &stream, None, 2);
