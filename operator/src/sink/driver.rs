@@ -83,6 +83,7 @@ pub(super) struct Commit {
 struct Connection {
     sender: AppendSender,
     stream: StreamName,
+    destination: Destination,
     /// The requests that were sent, in order: the answers carry no number.
     unanswered: VecDeque<Sent>,
     /// Before the first acknowledgement it is open whether the server has kept stream and writer schema.
@@ -383,6 +384,11 @@ impl Driver {
         let input = match event {
             AppendEvent::Answer(answer) => {
                 let connection = self.counted_on(connection);
+                if let (Some(schema), Some(open)) =
+                    (&answer.updated_schema, self.connections.get(&connection))
+                {
+                    self.check_types(open.destination, Some(schema))?;
+                }
                 let Some(open) = self.connections.get_mut(&connection) else {
                     return Ok(());
                 };

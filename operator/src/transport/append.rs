@@ -7,7 +7,7 @@ use bigquery_write_proto::rows::{EncodedRows, WriterSchema};
 use bigquery_write_proto::status::{OffsetMismatch, Refusal};
 use bigquery_write_proto::wire::append_rows_request::MissingValueInterpretation;
 use bigquery_write_proto::wire::{
-    AppendRowsRequest, AppendRowsResponse, RowError, StorageError, append_rows_response,
+    AppendRowsRequest, AppendRowsResponse, RowError, StorageError, TableSchema, append_rows_response,
 };
 use thiserror::Error;
 use tokio::sync::mpsc;
@@ -55,8 +55,8 @@ pub enum AppendEvent {
 pub struct AppendAnswer {
     /// Offset of the request's first row, which the default stream does not tell; or why it was refused.
     pub result: Result<Option<i64>, AppendRefusal>,
-    /// The table's schema has changed; a new connection sees the new one.
-    pub updated_schema: bool,
+    /// The table's columns, if they have changed; a new connection sees the new ones.
+    pub updated_schema: Option<TableSchema>,
 }
 
 /// A refused request; none of its rows were taken.
@@ -318,7 +318,7 @@ impl std::fmt::Debug for AppendReceiver {
 
 fn answer(response: AppendRowsResponse) -> Result<AppendAnswer, CallError> {
     use append_rows_response::Response;
-    let updated_schema = response.updated_schema.is_some();
+    let updated_schema = response.updated_schema;
     let result = match response.response {
         Some(Response::AppendResult(result)) => Ok(result.offset),
         Some(Response::Error(error)) => {

@@ -91,6 +91,7 @@ impl Driver {
         let connection = Connection {
             sender: opened.sender,
             stream: name.clone(),
+            destination,
             unanswered: VecDeque::new(),
             acknowledged: false,
             abort,

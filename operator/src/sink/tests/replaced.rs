@@ -311,6 +311,24 @@ async fn a_table_replaced_by_one_with_other_types_gets_no_row_that_it_would_misr
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_tells_of_other_types_ends_the_job_too() {
+    // A default stream is created by nobody, so that only answers can tell.
+    let world = World::with(&[("write.mode", "at_least_once"), ("write.format", "proto")]);
+    let mut sink = published(&world).await;
+    world.fault(r#"{"rpc": "AppendRows", "action": {"kind": "updated_schema"}}"#);
+    let name = Column::new("name", Kind::String { max_length: None }, Mode::Nullable);
+    replace_by(&world, vec![Column::new("id", Kind::Date, Mode::Required), name]);
+    sink.process_batch(rows(3..6)).await.unwrap();
+    let error = sink.handle_checkpoint(barrier(2)).await.unwrap_err();
+    let text = format!(
+        "table {TABLE} is another one than at the start, or was changed: its column id, which was INT64 and is DATE now; the job \
+         restarts from its checkpoint and looks whether its columns fit. Rows up to checkpoint 1 are visible; later ones may be, and are \
+         written again"
+    );
+    assert_eq!(told(&error), (Blame::External, Retry::Restart, text));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_table_that_can_never_take_the_rows_ends_the_job_in_seconds_with_the_column() {
     // reports.md 24: replaced by one that requires another column, or has another type.
     let text = || Kind::String { max_length: None };

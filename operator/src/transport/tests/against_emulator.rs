@@ -139,7 +139,7 @@ async fn an_epoch(format: Format) {
             answer,
             AppendAnswer {
                 result: Ok(Some(offset)),
-                updated_schema: false
+                updated_schema: None
             }
         );
     }

@@ -163,14 +163,14 @@ async fn the_first_request_opens_the_stream_and_the_others_carry_rows_only() {
         answer(&mut append).await,
         AppendAnswer {
             result: Ok(Some(0)),
-            updated_schema: false
+            updated_schema: None
         }
     );
     assert_eq!(
         answer(&mut append).await,
         AppendAnswer {
             result: Ok(Some(1)),
-            updated_schema: true
+            updated_schema: Some(schema())
         }
     );
     let refusal = answer(&mut append).await.result.unwrap_err();
