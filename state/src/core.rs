@@ -445,8 +445,13 @@ impl Core {
             .commits
             .iter()
             .filter(|(old, _)| old.0 % parallelism == subtask)
-            .filter(|(old, _)| old.0 == subtask || !self.config.mutation.is(Mutant::CommitOnlyOwnEntries));
+            .filter(|(old, _)| self.takes_entry_of(**old));
         ours.flat_map(|(_, list)| list.0.iter().cloned()).collect()
+    }
+
+    /// Every one, but for a mistake that is made on purpose.
+    fn takes_entry_of(&self, old: SubtaskIndex) -> bool {
+        old == self.config.subtask || !self.config.mutation.is(Mutant::CommitOnlyOwnEntries)
     }
 
     /// Own checkpoints whose commit has not come.

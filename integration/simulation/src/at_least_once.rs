@@ -48,10 +48,13 @@ fn sends_again(came_true: &CameTrue<'_>) -> bool {
 fn loses_answers(rule: &FaultRule) -> bool {
     match &rule.action {
         FaultAction::Delay { .. } | FaultAction::Slow { .. } | FaultAction::UpdatedSchema {} => false,
-        // None of its rows were stored; those behind it are answered, unless another token needs another call.
+        // None of its rows were stored; those behind it are answered, unless another token, permission or route needs another call.
         FaultAction::Refuse {
             in_band: true, code, ..
-        } => *code == Code::Unauthenticated,
+        } => matches!(
+            code,
+            Code::Unauthenticated | Code::PermissionDenied | Code::NotFound
+        ),
         // It goes away with the connection, and so do the appends on it.
         FaultAction::GoAway {} => true,
         _ => matches!(rule.rpc, Rpc::AppendRows | Rpc::AppendRowsOpen),

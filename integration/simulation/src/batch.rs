@@ -21,8 +21,10 @@ pub struct Tally {
     pub runs: usize,
     /// What went wrong, and what was to.
     pub faults: Faults,
-    /// Runs that ended with a loud error, as their faults allow.
-    pub failed_loudly: usize,
+    /// Runs that ended with a loud error, by what of their faults allows it.
+    pub loud: BTreeMap<String, usize>,
+    /// The longest way to the end of a run, by what went wrong last.
+    pub settling: BTreeMap<String, Duration>,
     /// Points come by.
     pub points: BTreeSet<Point>,
     /// In how many runs each was true.
@@ -106,7 +108,11 @@ impl Tally {
         self.runs += 1;
         self.simulated += report.simulated;
         self.faults.merge(report.faults);
-        self.failed_loudly += usize::from(matches!(report.outcome, Outcome::Failed { .. }));
+        if let Outcome::Failed { .. } = report.outcome {
+            let excuses: Vec<_> = report.excuses.into_iter().collect();
+            *self.loud.entry(excuses.join(", ")).or_default() += 1;
+        }
+        self.settled(report.settling.after, report.settling.took);
         self.points
             .extend(report.hits.iter().flatten().map(|hit| hit.point));
         for predicate in report.predicates.keys() {
@@ -126,11 +132,27 @@ impl Tally {
         }
     }
 
+    fn settled(&mut self, after: String, took: Duration) {
+        let longest = self.settling.entry(after).or_default();
+        *longest = took.max(*longest);
+    }
+
+    /// How many runs ended with a loud error.
+    #[must_use]
+    pub fn failed_loudly(&self) -> usize {
+        self.loud.values().sum()
+    }
+
     /// Takes another batch's in.
     pub fn merge(&mut self, other: Self) {
         self.runs += other.runs;
         self.faults.merge(other.faults);
-        self.failed_loudly += other.failed_loudly;
+        for (excuses, runs) in other.loud {
+            *self.loud.entry(excuses).or_default() += runs;
+        }
+        for (after, took) in other.settling {
+            self.settled(after, took);
+        }
         self.points.extend(other.points);
         for (predicate, runs) in other.predicates {
             *self.predicates.entry(predicate).or_default() += runs;

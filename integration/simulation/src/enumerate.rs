@@ -45,7 +45,25 @@ pub fn zombies(calm: &Scenario, ms: u64) -> Vec<Scenario> {
 #[must_use]
 pub fn zombies_of(calm: &Scenario, first: usize, step: usize, ms: u64) -> Vec<Scenario> {
     let hits = (0..hits(calm, 0).len()).skip(first).step_by(step);
-    hits.map(|hit| with_end(calm, End::Zombie { hit, ms })).collect()
+    hits.map(|hit| {
+        // Every third has lost its connections by then.
+        let reconnects = hit % 3 == 2;
+        with_end(calm, End::Zombie { hit, ms, reconnects })
+    })
+    .collect()
+}
+
+/// As [`zombies_of`], but back when the next process is at work, each at another time.
+#[must_use]
+pub fn early_zombies(calm: &Scenario, first: usize, step: usize) -> Vec<Scenario> {
+    let mut zombies = zombies_of(calm, first, step, 0);
+    for zombie in &mut zombies {
+        if let End::Zombie { hit, ms, .. } = &mut zombie.incarnations[0].end {
+            // The next one begins after 250 ms, and is at its end after some 600.
+            *ms = 260 + (*hit as u64 * 37) % 340;
+        }
+    }
+    zombies
 }
 
 /// A second kill at each point of the recovery from each of these kills, every `step`-th of them.
@@ -76,18 +94,126 @@ pub fn crashes_in_recovery(first: &[Scenario], step: usize) -> Vec<Scenario> {
 /// One run for each call that the calm run makes and each thing that can happen to it.
 #[must_use]
 pub fn call_faults(calm: &Scenario) -> Vec<Scenario> {
-    let calls = calls(&hits(calm, 0));
     let mut scenarios = Vec::new();
-    for (called, count) in calls {
+    for (called, count) in calls(&hits(calm, 0)) {
         for nth in 1..=count {
             for action in actions(called) {
-                let mut scenario = calm.clone();
-                scenario.faults.rules = rules(called, nth, action);
-                scenarios.push(scenario);
+                // Where rows are bad, which are is the workload's to say.
+                if !calm.workload.dead_letters || !matches!(action, FaultAction::RowErrors { .. }) {
+                    scenarios.push(with_rules(calm, rules(called, nth, action)));
+                }
             }
         }
     }
     scenarios
+}
+
+/// One run for each call of the calm run from which on, for minutes, calls of its kind are refused.
+#[must_use]
+pub fn outages(calm: &Scenario) -> Vec<Scenario> {
+    let mut scenarios = Vec::new();
+    for (called, count) in calls(&hits(calm, 0)) {
+        for nth in 1..=count {
+            scenarios.extend(LASTING.map(|(code, times)| {
+                let mut lasting = rule(called.rpc(), nth, refuse(code, false));
+                lasting.occurrence = Occurrence {
+                    from: Some(nth),
+                    times: Some(times),
+                    ..Occurrence::default()
+                };
+                with_rules(calm, vec![lasting])
+            }));
+        }
+    }
+    scenarios
+}
+
+/// What may be refused many times and then pass: a quota, a server that is away, a stream or a table that is not known everywhere yet.
+const LASTING: [(Code, u64); 3] = [
+    (Code::ResourceExhausted, 16),
+    (Code::Unavailable, 8),
+    (Code::NotFound, 3),
+];
+
+/// One run for each append of the calm run whose connection is cut with it, and each thing that can happen to the first request of the
+/// connection that takes its place.
+#[must_use]
+pub fn reopening_faults(calm: &Scenario) -> Vec<Scenario> {
+    let mut scenarios = Vec::new();
+    let calls = calls(&hits(calm, 0));
+    let appends = calls.iter().find(|(called, _)| *called == Called::AppendRows);
+    for nth in 1..=appends.map_or(0, |(_, count)| *count) {
+        for action in actions(Called::AppendRows) {
+            // Of a resend it would say that its rows are there, which are not.
+            if matches!(
+                action,
+                FaultAction::Refuse {
+                    code: Code::AlreadyExists,
+                    ..
+                }
+            ) {
+                continue;
+            }
+            let lost = FaultAction::Reset {
+                applied: nth % 2 == 0,
+            };
+            let rules = vec![
+                rule(Rpc::AppendRows, nth, lost),
+                rule(Rpc::AppendRowsOpen, 2, action),
+            ];
+            scenarios.push(with_rules(calm, rules));
+        }
+    }
+    scenarios
+}
+
+/// One run for each call of the calm run that is put off, with its process killed as it is: it is carried out when the next process is at
+/// work, or has been.
+#[must_use]
+pub fn late_calls(calm: &Scenario) -> Vec<Scenario> {
+    let mut scenarios = Vec::new();
+    for (called, count) in calls(&hits(calm, 0)) {
+        for nth in (1..=count).filter(|_| called != Called::GetWriteStream) {
+            for ms in [400, 600, 5_000] {
+                let late = FaultAction::ApplyLate { ms, code: None };
+                let scenario = with_rules(calm, rules(called, nth, late));
+                let is_it = |hit: &Hit| hit.point == Point::Applied(called);
+                let hits = hits(&scenario, 0).into_iter().enumerate();
+                let mut calls = hits.filter(|(_, hit)| is_it(hit));
+                if let Some((hit, _)) = calls.nth(nth as usize - 1) {
+                    let loses_sent = false;
+                    scenarios.push(with_end(&scenario, End::Kill { hit, loses_sent }));
+                }
+            }
+        }
+    }
+    scenarios
+}
+
+/// One run for each `step`-th millisecond of the calm run at which it is told to stop with a checkpoint; another process follows.
+#[must_use]
+pub fn stops(calm: &Scenario, step: usize) -> Vec<Scenario> {
+    let took = run(calm).simulated.as_millis();
+    let took = u64::try_from(took).unwrap_or(u64::MAX);
+    (0..=took)
+        .step_by(step)
+        .map(|ms| with_end(calm, End::Stop { ms }))
+        .collect()
+}
+
+fn with_rules(calm: &Scenario, rules: Vec<FaultRule>) -> Scenario {
+    let mut scenario = calm.clone();
+    scenario.faults.rules = rules;
+    scenario
+}
+
+fn refuse(code: Code, in_band: bool) -> FaultAction {
+    FaultAction::Refuse {
+        code,
+        message: "simulated".to_owned(),
+        storage_error: None,
+        in_band,
+    }
 }
 
 /// One run for each call that the calm run makes and each thing that can happen to the connection that it comes on.
@@ -111,9 +237,15 @@ pub fn connection_faults(calm: &Scenario) -> Vec<Scenario> {
 /// One run for each operation of the store and each thing that can happen to it.
 #[must_use]
 pub fn store_faults(calm: &Scenario) -> Vec<Scenario> {
+    store_faults_of(calm, 0)
+}
+
+/// As [`store_faults`], for what that process does with the store.
+#[must_use]
+pub fn store_faults_of(calm: &Scenario, process: usize) -> Vec<Scenario> {
     let mut seen = BTreeMap::new();
     let mut scenarios = Vec::new();
-    for hit in hits(calm, 0) {
+    for hit in hits(calm, process) {
         let Point::Store(When::Before, op) = hit.point else {
             continue;
         };
@@ -121,7 +253,12 @@ pub fn store_faults(calm: &Scenario) -> Vec<Scenario> {
         *nth += 1;
         for kind in StoreFaultKind::ALL.into_iter().filter(|kind| kind.suits(op)) {
             let mut scenario = calm.clone();
-            scenario.store_faults.push(StoreFault { op, nth: *nth, kind });
+            scenario.store_faults.push(StoreFault {
+                op,
+                nth: *nth,
+                kind,
+                process: Some(process),
+            });
             scenarios.push(scenario);
         }
     }
@@ -169,8 +306,12 @@ pub fn actions(called: Called) -> Vec<FaultAction> {
     let codes = [
         Code::Aborted,
         Code::Cancelled,
+        Code::DataLoss,
         Code::DeadlineExceeded,
+        Code::FailedPrecondition,
         Code::Internal,
+        Code::NotFound,
+        Code::PermissionDenied,
         Code::ResourceExhausted,
         Code::Unauthenticated,
         Code::Unavailable,
@@ -178,15 +319,9 @@ pub fn actions(called: Called) -> Vec<FaultAction> {
     ];
     let mut actions = Vec::new();
     for code in codes {
-        let refuse = |in_band| FaultAction::Refuse {
-            code,
-            message: "simulated".to_owned(),
-            storage_error: None,
-            in_band,
-        };
-        actions.push(refuse(false));
+        actions.push(refuse(code, false));
         if called == Called::AppendRows {
-            actions.push(refuse(true));
+            actions.push(refuse(code, true));
         }
     }
     actions.extend([

@@ -79,10 +79,7 @@ impl Errant {
     /// Runs in which it can show.
     #[must_use]
     pub fn batch(&self) -> Vec<Scenario> {
-        let mut latent = Scenario::calm(1);
-        latent.workload.latency_ms = 150;
-        latent.workload.rows = 60;
-        latent.workload.checkpoint_ms = 350;
+        let latent = Scenario::latent();
         // What has requests sent again, and what has those behind a request refused with it.
         let unavailable = Code::Unavailable;
         let shows = |action: &FaultAction| match action {

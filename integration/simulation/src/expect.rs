@@ -1,21 +1,49 @@
 //! How a run may end, by what went wrong in it.
 
-use bigquery_write_emulator::faults::{FaultAction, FaultRule, Rpc};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bigquery_write_emulator::faults::{FaultAction, FaultReport, FaultRule, Rpc};
 use bigquery_write_emulator::machine::Code;
 
 use crate::engine::Engine;
-use crate::faults::CameTrue;
+use crate::faults::{CameTrue, Fault};
 use crate::oracle::{Checkpoints, Expected};
-use crate::point::{Called, Hit, Point, StepKind};
+use crate::point::{Called, EngineStep, Hit, Point, StepKind};
 use crate::scenario::{
-    ConnectionFault, ConnectionFaultKind, End, Scenario, StoreFault, StoreFaultKind, WriteMode,
+    ConnectionFault, ConnectionFaultKind, End, Incarnation, Scenario, StoreFault, StoreFaultKind, WriteMode,
 };
+use crate::world::BEGIN_MS;
 
 /// A start is given up after so long.
 const START_MS: u64 = 15_000;
 
+/// A call other than an append is given up, and made again, after so long.
+const CALL_MS: u64 = 60_000;
+
 /// Pings find a silent connection out within so long.
 const PINGED_MS: u64 = 80_000;
+
+/// A run that nothing disturbs is at its end within so long.
+const WORK_MS: u64 = 20_000;
+
+/// So long after a fault of the store, which may itself take ten seconds.
+const STORE_MS: u64 = 60_000;
+
+/// So long after a process was killed or cut off, or came back.
+const PROCESS_MS: u64 = 20_000;
+
+/// What passes is settled in so long: a few tries, or a restart.
+const PASSING_MS: u64 = 40_000;
+
+/// So long for a quota, of which it is not known when it is refilled.
+const QUOTA_MS: u64 = 120_000;
+
+/// So long until an answer that never comes is given up (half of `append.timeout`, or a call's own limit), and its call is made again.
+const UNANSWERED_MS: u64 = 200_000;
+
+/// So long is asked for what is not there, since BigQuery may have learned of it too late: `commit.timeout`, and the tries under way then.
+const GONE_MS: u64 = 720_000;
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,18 +65,14 @@ pub(crate) fn expected(
     outcome: &Outcome,
     checkpoints: &Checkpoints,
     engine: Option<&Engine>,
+    came_true: &CameTrue<'_>,
 ) -> Result<Expected, String> {
-    let rules = || scenario.faults.rules.iter();
-    let actions = || rules().map(|rule| &rule.action);
-    let recreated = actions().any(|action| matches!(action, FaultAction::RecreateTable {}));
-    if let Outcome::Failed { error } = outcome {
-        let torn = |fault: &StoreFault| matches!(fault.kind, StoreFaultKind::Torn | StoreFaultKind::Rot);
-        if !recreated
-            && !scenario.store_faults.iter().any(torn)
-            && !rules().any(|rule| may_end_the_job(rule, scenario))
-        {
-            return Err(format!("P11: the run ended with an error: {error}"));
-        }
+    let recreates = |rule: &FaultRule| matches!(rule.action, FaultAction::RecreateTable {});
+    let recreated = came_true.rules().any(recreates);
+    if let Outcome::Failed { error } = outcome
+        && excuses(scenario, came_true).is_empty()
+    {
+        return Err(format!("P11: the run ended with an error: {error}"));
     }
     if let Some(engine) = engine {
         return counted(engine, outcome, !recreated);
@@ -66,6 +90,18 @@ pub(crate) fn expected(
         },
         Outcome::Failed { .. } | Outcome::Stuck => Ok(Expected::WhatWasConfirmed),
     }
+}
+
+/// What came true that no retry and no restart mends, so that a loud end is right: each kind at its place.
+pub(crate) fn excuses(scenario: &Scenario, came_true: &CameTrue<'_>) -> BTreeSet<String> {
+    let torn = |fault: &&StoreFault| matches!(fault.kind, StoreFaultKind::Torn | StoreFaultKind::Rot);
+    let stored = came_true.store.iter().map(|fired| &fired.fault).filter(torn);
+    let called = came_true.rules().filter(|rule| may_end_the_job(rule, scenario));
+    called
+        .map(Fault::of_call)
+        .chain(stored.map(Fault::of_store))
+        .map(|fault| fault.to_string())
+        .collect()
 }
 
 /// The engine knows of each row how often it was published.
@@ -99,17 +135,17 @@ pub(crate) fn restarts(
     let asked: u64 = came_true
         .calls
         .iter()
-        .filter(|fault| may_restart(&fault.rule.action, scenario.workload.mode))
+        .filter(|fault| may_restart(&fault.rule.action, scenario.workload.mode) || lasts(fault))
         .map(|fault| fault.fired)
         .sum();
-    let connections: usize = came_true.connections.iter().map(restarts_for).sum();
-    // A zombie comes back to connections and answers that are no more.
-    let zombies = scenario
-        .incarnations
+    let connections: usize = came_true
+        .connections
         .iter()
-        .filter(|incarnation| matches!(incarnation.end, End::Zombie { .. }))
-        .count();
-    let most = asked as usize + connections + scenario.store_faults.len() + 2 * zombies;
+        .map(|fired| restarts_for(&fired.fault))
+        .sum();
+    // A zombie comes back to connections and answers that are no more.
+    let zombies = zombies(scenario, came_true);
+    let most = asked as usize + connections + came_true.store.len() + 2 * zombies;
     let most = scenario.restarts.unwrap_or(most);
     if restarts > most {
         return Err(format!(
@@ -117,6 +153,172 @@ pub(crate) fn restarts(
         ));
     }
     Ok(())
+}
+
+/// How often a call may be made again for this: on a silent connection more than once before pings find it out.
+fn asks_again(fault: &ConnectionFault) -> u64 {
+    match fault.kind {
+        ConnectionFaultKind::Held { ms, .. } if ms < START_MS => 1,
+        ConnectionFaultKind::Held { .. } | ConnectionFaultKind::Lost { .. } => PINGED_MS.div_ceil(CALL_MS),
+        ConnectionFaultKind::Closed { .. } | ConnectionFaultKind::CallsEnd { .. } => 1,
+    }
+}
+
+/// Processes that were cut off.
+fn zombies(scenario: &Scenario, came_true: &CameTrue<'_>) -> usize {
+    let is_zombie = |(incarnation, hits): &(&Incarnation, &Vec<Hit>)| match incarnation.end {
+        End::Zombie { hit, .. } => hits.len() > hit,
+        _ => false,
+    };
+    let processes = scenario.incarnations.iter().zip(came_true.hits);
+    processes.filter(is_zombie).count()
+}
+
+/// P12: each start of a subtask makes one stream at most, or two with dead letters; each stream that is left, one more; and so does each
+/// call whose answer may be lost.
+pub(crate) fn streams(
+    scenario: &Scenario,
+    came_true: &CameTrue<'_>,
+    created: u64,
+    left: u64,
+) -> Result<(), String> {
+    let started = [Point::Step(StepKind::Started), Point::Engine(EngineStep::Started)];
+    let hits = came_true.hits.iter().flatten();
+    let starts = hits.filter(|hit| started.contains(&hit.point)).count() as u64;
+    let of_each = 1 + u64::from(scenario.workload.dead_letters);
+    let creates = came_true
+        .calls
+        .iter()
+        .filter(|report| report.rule.rpc == Rpc::CreateWriteStream);
+    let unheard: u64 = creates.map(|report| report.fired).sum();
+    let subtasks = scenario
+        .incarnations
+        .iter()
+        .map(|incarnation| incarnation.parallelism);
+    let widest = u64::from(subtasks.max().unwrap_or(1));
+    // Whoever is cut off from an answer asks again: each subtask once.
+    let is_cut = |report: &&FaultReport| matches!(report.rule.action, FaultAction::Reset { .. });
+    let cuts: u64 = came_true
+        .calls
+        .iter()
+        .filter(is_cut)
+        .map(|report| report.fired)
+        .sum();
+    let connections: u64 = came_true
+        .connections
+        .iter()
+        .map(|fired| asks_again(&fired.fault))
+        .sum();
+    let cut_off = (cuts + connections + zombies(scenario, came_true) as u64) * widest;
+    let most = starts * of_each + left + unheard + cut_off * of_each;
+    if created > most {
+        return Err(format!(
+            "P12: {created} streams were created, and {starts} starts and {left} streams left ask for {most} at most"
+        ));
+    }
+    Ok(())
+}
+
+/// Calls that were put off, and carried out when a process had begun after the one that made them.
+pub(crate) fn came_late(came_true: &CameTrue<'_>, ended_ms: u64) -> bool {
+    came_true.calls.iter().any(|report| {
+        let FaultAction::ApplyLate { ms, .. } = report.rule.action else {
+            return false;
+        };
+        report.last_fired_ms.is_some_and(|at| {
+            let at = u64::try_from(at - BEGIN_MS).unwrap_or_default();
+            let mut begun = came_true.starts_ms.iter();
+            at + ms <= ended_ms && begun.any(|begun| (at..at + ms).contains(begun))
+        })
+    })
+}
+
+/// From what went wrong last to the end of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settling {
+    /// What it was, if anything.
+    pub after: String,
+    /// How long it took.
+    pub took: Duration,
+    /// How long it may take.
+    pub budget: Duration,
+}
+
+/// What went wrong last: of all that did, what leaves the most time.
+pub(crate) fn settling(came_true: &CameTrue<'_>, ended_ms: u64) -> Settling {
+    let mut troubles = vec![(0, String::new(), WORK_MS)];
+    for report in came_true.calls {
+        if let Some(at) = report.last_fired_ms {
+            let at_ms = u64::try_from(at - BEGIN_MS).unwrap_or_default();
+            troubles.push((
+                at_ms,
+                Fault::of_call(&report.rule).to_string(),
+                of_call(&report.rule),
+            ));
+        }
+    }
+    for fired in came_true.connections {
+        let fault = Fault::of_connection(&fired.fault).to_string();
+        troubles.push((fired.at_ms, fault, of_connection(&fired.fault)));
+    }
+    for fired in came_true.store {
+        troubles.push((fired.at_ms, Fault::of_store(&fired.fault).to_string(), STORE_MS));
+    }
+    let ends = came_true.ends_ms.iter();
+    troubles.extend(ends.map(|at_ms| (*at_ms, "process".to_owned(), PROCESS_MS)));
+    let (at_ms, after, budget) = troubles
+        .into_iter()
+        .max_by_key(|(at_ms, _, budget)| at_ms + budget)
+        .unwrap_or_default();
+    Settling {
+        after,
+        took: Duration::from_millis(ended_ms.saturating_sub(at_ms)),
+        budget: Duration::from_millis(budget + WORK_MS),
+    }
+}
+
+/// P11: what went wrong is over, and everything is published within a time that is known.
+pub(crate) fn in_time(settling: &Settling) -> Result<(), String> {
+    let Settling { after, took, budget } = settling;
+    if took > budget {
+        return Err(format!(
+            "P11: the run ended {} s after {after}, and {} s are enough",
+            took.as_secs_f64(),
+            budget.as_secs_f64()
+        ));
+    }
+    Ok(())
+}
+
+/// How long after such a fault of a call it is settled.
+fn of_call(rule: &FaultRule) -> u64 {
+    match &rule.action {
+        FaultAction::Stall { .. } | FaultAction::ApplyLate { code: None, .. } => UNANSWERED_MS,
+        FaultAction::ApplyLate { ms, .. } => ms + PINGED_MS,
+        FaultAction::Delay { ms } | FaultAction::StaleEnd { ms, .. } => ms + PASSING_MS,
+        FaultAction::ExpireStream {} | FaultAction::RecreateTable {} => GONE_MS,
+        FaultAction::Refuse { code, .. } | FaultAction::LoseAnswer { code } if is_permanent(*code) => GONE_MS,
+        FaultAction::Refuse {
+            code: Code::ResourceExhausted,
+            ..
+        } => QUOTA_MS,
+        _ => PASSING_MS,
+    }
+}
+
+/// How long after such a fault of a connection it is settled.
+fn of_connection(fault: &ConnectionFault) -> u64 {
+    match fault.kind {
+        ConnectionFaultKind::Closed { .. } | ConnectionFaultKind::CallsEnd { .. } => PASSING_MS,
+        ConnectionFaultKind::Held { ms, .. } if ms < START_MS => ms + PASSING_MS,
+        // Found out by pings, also where the start is given up and begun again meanwhile.
+        ConnectionFaultKind::Held { .. } | ConnectionFaultKind::Lost { .. } => 2 * PINGED_MS,
+    }
+}
+
+/// A start is not waited for as long as BigQuery may refuse it.
+fn lasts(fault: &FaultReport) -> bool {
+    fault.rule.rpc == Rpc::GetWriteStream && fault.fired > 1
 }
 
 /// Whether a restart can be the answer. To all else the sink has one of its own.
@@ -127,7 +329,13 @@ fn may_restart(action: &FaultAction, mode: WriteMode) -> bool {
             code: Code::AlreadyExists,
             ..
         } => mode == WriteMode::AtLeastOnce,
-        FaultAction::Refuse { code, in_band, .. } => is_permanent(*code) && !in_band,
+        // Another token is asked for on the call that lives on.
+        FaultAction::Refuse {
+            code: Code::Unauthenticated,
+            in_band: true,
+            ..
+        } => false,
+        FaultAction::Refuse { code, .. } => is_permanent(*code),
         FaultAction::RecreateTable {}
         | FaultAction::ExpireStream {}
         | FaultAction::Stall { .. }
@@ -155,6 +363,7 @@ fn restarts_for(fault: &ConnectionFault) -> usize {
 /// Faults that no retry and no restart mends, so that a loud end is right.
 fn may_end_the_job(rule: &FaultRule, scenario: &Scenario) -> bool {
     match &rule.action {
+        FaultAction::RecreateTable {} => true,
         // Rows that do not fit (`row_errors = 'fail'`).
         FaultAction::RowErrors { .. } => true,
         // A commit that cannot be proven any more (invariant 11). With an append it goes only if a commit can be under way then.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use bigquery_write_emulator::faults::FaultReport;
+use bigquery_write_emulator::faults::{FaultReport, FaultRule};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -48,28 +48,71 @@ pub enum Kind {
 /// What came true of a run, by who knows it.
 pub(crate) struct CameTrue<'a> {
     pub(crate) calls: &'a [FaultReport],
-    pub(crate) connections: &'a [ConnectionFault],
-    pub(crate) store: &'a [StoreFault],
+    pub(crate) connections: &'a [Fired<ConnectionFault>],
+    pub(crate) store: &'a [Fired<StoreFault>],
     /// Points, by process.
     pub(crate) hits: &'a [Vec<Hit>],
+    /// When processes were killed, cut off or overtaken, and when they came back.
+    pub(crate) ends_ms: &'a [u64],
+    /// When processes began.
+    pub(crate) starts_ms: &'a [u64],
+}
+
+/// A fault that came true.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fired<T> {
+    /// When, since the run began.
+    pub(crate) at_ms: u64,
+    pub(crate) fault: T,
+}
+
+impl CameTrue<'_> {
+    /// Rules that fired.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &FaultRule> {
+        let fired = self.calls.iter().filter(|report| report.fired > 0);
+        fired.map(|report| &report.rule)
+    }
+}
+
+impl Fault {
+    pub(crate) fn of_call(rule: &FaultRule) -> Self {
+        Self {
+            of: Kind::Call,
+            what: named(&rule.action),
+            place: format!("{:?}", rule.rpc),
+        }
+    }
+
+    pub(crate) fn of_connection(fault: &ConnectionFault) -> Self {
+        Self {
+            of: Kind::Connection,
+            what: named(&fault.kind),
+            place: format!("{:?}", fault.called),
+        }
+    }
+
+    pub(crate) fn of_store(fault: &StoreFault) -> Self {
+        Self {
+            of: Kind::Store,
+            what: named(&fault.kind),
+            place: format!("{:?}", fault.op),
+        }
+    }
 }
 
 impl Faults {
     pub(crate) fn of(scenario: &Scenario, came_true: &CameTrue<'_>) -> Self {
         let mut faults = Self::default();
         for report in came_true.calls {
-            let place = format!("{:?}", report.rule.rpc);
-            faults.add(Kind::Call, named(&report.rule.action), place, report.fired);
+            faults.add(Fault::of_call(&report.rule), report.fired);
         }
         for fault in &scenario.connection_faults {
-            let times = came_true.connections.iter().filter(|other| *other == fault);
-            let place = format!("{:?}", fault.called);
-            faults.add(Kind::Connection, named(&fault.kind), place, times.count() as u64);
+            let times = came_true.connections.iter().filter(|other| other.fault == *fault);
+            faults.add(Fault::of_connection(fault), times.count() as u64);
         }
         for fault in &scenario.store_faults {
-            let times = came_true.store.iter().filter(|other| *other == fault);
-            let place = format!("{:?}", fault.op);
-            faults.add(Kind::Store, named(&fault.kind), place, times.count() as u64);
+            let times = came_true.store.iter().filter(|other| other.fault == *fault);
+            faults.add(Fault::of_store(fault), times.count() as u64);
         }
         for (at, incarnation) in scenario.incarnations.iter().enumerate() {
             let (what, due) = match incarnation.end {
@@ -84,20 +127,20 @@ impl Faults {
             };
             let came_by = came_true.hits.get(at).is_some_and(|hits| hits.len() > due);
             let place = if at == 0 { "first process" } else { "later process" };
-            faults.add(
-                Kind::Process,
-                what.to_owned(),
-                place.to_owned(),
-                u64::from(came_by),
-            );
+            let fault = Fault {
+                of: Kind::Process,
+                what: what.to_owned(),
+                place: place.to_owned(),
+            };
+            faults.add(fault, u64::from(came_by));
         }
         faults
     }
 
-    fn add(&mut self, of: Kind, what: String, place: String, times: u64) {
+    fn add(&mut self, fault: Fault, times: u64) {
         self.planned += 1;
         self.idle += usize::from(times == 0);
-        *self.came_true.entry(Fault { of, what, place }).or_default() += times;
+        *self.came_true.entry(fault).or_default() += times;
     }
 
     /// Takes others in.
@@ -130,6 +173,12 @@ fn named(kind: &impl Serialize) -> String {
             })
             .unwrap_or_default(),
         other => other.to_string(),
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.what, self.place)
     }
 }
 

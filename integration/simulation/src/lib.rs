@@ -29,7 +29,7 @@ mod world;
 
 pub use batch::{Broken, Tally, run_all, run_until};
 pub use engine::{EnginePlan, Life, PlanClose, PlanStep, ReplayTold, RestoreFrom};
-pub use expect::Outcome;
+pub use expect::{Outcome, Settling};
 pub use faults::{Fault, Faults, Kind};
 pub use point::{Called, EngineStep, Hit, Host, Object, Point, StepKind, StoreOp, When};
 pub use predicate::Predicate;

@@ -11,7 +11,7 @@ use bigquery_sink_pipeline::store::CheckpointInfo;
 use bigquery_sink_state::{CommitList, SubtaskState};
 
 use crate::engine::Rows;
-use crate::process::{REFUSED, fault_of};
+use crate::process::{BAD_PLACE, GOOD_PLACE, LONG_NOTE, REFUSED, TABLE, fault_of};
 use crate::world::short;
 
 /// What the store said is complete, ever.
@@ -19,8 +19,12 @@ use crate::world::short;
 pub(crate) struct Checkpoints {
     known: BTreeMap<(u64, u64), Held>,
     committed: BTreeSet<(u64, u64)>,
+    /// Files of those that were seen and not complete.
+    unclaimed: BTreeSet<String>,
     /// Exclusive end of what complete checkpoints cover, by stream.
     covered: BTreeMap<String, u64>,
+    /// The epoch whose checkpoint lists them, by stream and exclusive end.
+    epochs: BTreeMap<(String, u64), u64>,
     /// Rows that a confirmed commit says are visible.
     confirmed_rows: u64,
     /// The newest complete one: parallelism, and whether it is confirmed.
@@ -62,12 +66,24 @@ pub(crate) struct Change {
     pub(crate) rows: Range<u64>,
     /// No complete checkpoint covers them; these are the rows that the end of data may publish all the same.
     pub(crate) without_checkpoint: Option<Vec<Rows>>,
+    /// Subtasks of the process that wrote the stream.
+    pub(crate) parallelism: u32,
 }
 
 impl Checkpoints {
     /// Takes over what is new; says so, and whether a line is a violation.
     pub(crate) fn update(&mut self, listed: Vec<CheckpointInfo>) -> Vec<(bool, String)> {
         let mut said = Vec::new();
+        for info in listed.iter().filter(|info| !info.complete) {
+            // What nobody claimed may be claimed later, or was written by a zombie.
+            if let Ok(manifest) = &info.manifest
+                && self.unclaimed.insert(info.file.clone())
+            {
+                for part in &manifest.subtasks {
+                    said.extend(unreadable(&info.file, &part.state, &part.commit));
+                }
+            }
+        }
         for info in listed.iter().filter(|info| info.complete) {
             let id = (info.lineage, info.epoch.0);
             match &info.manifest {
@@ -76,7 +92,7 @@ impl Checkpoints {
                 Ok(manifest) if !self.known.contains_key(&id) => {
                     let parts = manifest.subtasks.iter();
                     let parts = parts.map(|part| (&part.state[..], &part.commit[..]));
-                    let (rows, told) = self.complete(id, parts);
+                    let (rows, told) = self.complete(id, id.1, parts);
                     said.extend(told);
                     let held = Held {
                         parallelism: manifest.parallelism,
@@ -110,24 +126,16 @@ impl Checkpoints {
     fn complete<'a>(
         &mut self,
         id: impl fmt::Debug,
+        epoch: u64,
         parts: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> (u64, Vec<(bool, String)>) {
         let mut said = Vec::new();
         let mut rows = 0;
         for (state, commit) in parts {
-            // P14.
-            if let Err(error) = SubtaskState::decode(state) {
-                said.push((true, format!("P14: a state of {id:?} cannot be read: {error}")));
-            }
-            match CommitList::decode(commit) {
-                Ok(list) => {
-                    rows += list.rows().0;
-                    self.cover(&list);
-                }
-                Err(error) => {
-                    let line = format!("P14: a commit list of {id:?} cannot be read: {error}");
-                    said.push((true, line));
-                }
+            said.extend(unreadable(format_args!("checkpoint {id:?}"), state, commit));
+            if let Ok(list) = CommitList::decode(commit) {
+                rows += list.rows().0;
+                self.cover(&list, epoch);
             }
         }
         said.push((false, format!("checkpoint {id:?} is complete with {rows} rows")));
@@ -141,7 +149,7 @@ impl Checkpoints {
         parts: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Vec<(bool, String)> {
         let mut parallelism = 0;
-        let (rows, said) = self.complete(epoch, parts.inspect(|_| parallelism += 1));
+        let (rows, said) = self.complete(epoch, epoch, parts.inspect(|_| parallelism += 1));
         self.newest = Some(Newest {
             parallelism,
             committed: false,
@@ -158,16 +166,34 @@ impl Checkpoints {
         }
     }
 
-    fn cover(&mut self, list: &CommitList) {
+    fn cover(&mut self, list: &CommitList, epoch: u64) {
         for info in &list.0 {
+            let to = info.flush_offset.next_offset().0;
+            self.epochs.insert((info.stream.0.clone(), to), epoch);
             let end = self.covered.entry(info.stream.0.clone()).or_default();
-            *end = (*end).max(info.flush_offset.next_offset().0);
+            *end = (*end).max(to);
         }
+    }
+
+    /// The epoch that lists this row of a stream.
+    fn epoch_of(&self, stream: &str, row: u64) -> Option<u64> {
+        let mut behind = self.epochs.range((stream.to_owned(), row + 1)..);
+        let ((of, _), epoch) = behind.next()?;
+        (of == stream).then_some(*epoch)
     }
 
     pub(crate) fn covers(&self, stream: &str, to: u64) -> bool {
         self.covered.get(stream).is_some_and(|end| to <= *end)
     }
+}
+
+/// P14: a part of a checkpoint that cannot be read; as lines that are violations.
+pub(crate) fn unreadable(of: impl fmt::Display, state: &[u8], commit: &[u8]) -> Vec<(bool, String)> {
+    let state = SubtaskState::decode(state).err();
+    let commit = CommitList::decode(commit).err();
+    let state = state.map(|error| format!("P14: a state of {of} cannot be read: {error}"));
+    let commit = commit.map(|error| format!("P14: a commit list of {of} cannot be read: {error}"));
+    state.into_iter().chain(commit).map(|line| (true, line)).collect()
 }
 
 /// How much there must be at the end.
@@ -233,14 +259,16 @@ pub(crate) fn judge(
             ));
         }
     }
+    let anew = matches!(
+        due,
+        Expected::NothingTwice | Expected::Counted { whole: false, .. }
+    );
+    let (of_rows, of_letters) = published.parted();
     if let Some(letters) = letters {
         // A row is in one table, once: what is in both, or in one twice, is visible twice.
+        let mut places = of_letters.places();
         for letter in (0..letters.num_rows()).map(|at| Letter::read(letters, at)) {
-            let Letter {
-                subtask,
-                number,
-                problem,
-            } = letter;
+            let (subtask, number) = (letter.subtask, letter.number);
             let times = seen.entry(subtask).or_default().entry(number).or_default();
             *times += 1;
             if *times > 1 && !may_repeat {
@@ -248,19 +276,17 @@ pub(crate) fn judge(
                     "P2: row {number} of subtask {subtask} is visible twice, and a dead letter"
                 ));
             }
-            let problem = problem.map(|problem| {
+            // Of a table that was made anew the first ones are gone.
+            let place = places.next().filter(|_| !anew);
+            let misplaced = || place.and_then(|place| letter.misplaced(&place, checkpoints));
+            let problem = letter.problem.clone().or_else(misplaced);
+            wrong.extend(problem.map(|problem| {
                 format!("P3: the dead letter of row {number} of subtask {subtask}: {problem}")
-            });
-            wrong.extend(problem);
+            }));
         }
     }
-    let anew = matches!(
-        due,
-        Expected::NothingTwice | Expected::Counted { whole: false, .. }
-    );
     if ordered && !anew {
-        let (published, of_letters) = published.parted();
-        wrong.extend(order_problems(&published, subtasks.values(), numbers.values()));
+        wrong.extend(order_problems(&of_rows, subtasks.values(), numbers.values()));
         wrong.extend(gaps(&of_letters));
     }
     match due {
@@ -330,47 +356,71 @@ fn count_problems(
 struct Letter {
     subtask: i64,
     number: i64,
+    /// What wrote it, and in which checkpoint, as it says.
+    said: (i64, i64),
     /// What it says wrongly.
     problem: Option<String>,
+}
+
+/// Where a row became visible.
+struct Place<'a> {
+    change: &'a Change,
+    offset: u64,
 }
 
 impl Letter {
     fn read(letters: &RecordBatch, at: usize) -> Self {
         let text = |column: usize| letters.column(column).as_string::<i32>().value(at);
+        let integer = |column: usize| letters.column(column).as_primitive::<Int64Type>().value(at);
         let row: serde_json::Value = serde_json::from_str(text(0)).unwrap_or_default();
         let number_of = |name: &str| row.get(name).and_then(serde_json::Value::as_i64).unwrap_or(-1);
         let (subtask, number) = (number_of("subtask"), number_of("number"));
-        let Some(column) = fault_of(number) else {
-            let problem = Some("the row is good".to_owned());
-            return Self {
-                subtask,
-                number,
-                problem,
-            };
-        };
-        let (note, place, reason) = match column {
-            "note" => (
-                Some("a note too long for the table".to_owned()),
-                "POINT(0 0)",
-                "longer than 12 characters",
-            ),
-            _ => {
-                let note = (number % 3 != 0).then(|| format!("row {number}"));
-                (note, "nowhere", "Invalid geography on field place.")
+        let problem = match fault_of(number) {
+            None => Some("the row is good".to_owned()),
+            Some(column) => {
+                let expected = bad_row(subtask, number, column);
+                let (project, dataset, table) = TABLE;
+                let table = format!("projects/{project}/datasets/{dataset}/tables/{table}");
+                let said = (row, text(1), text(2), text(6));
+                let due = (expected, reason_of(column), column, &*table);
+                (said != due).then(|| format!("{said:?} and not {due:?}"))
             }
         };
-        let expected = serde_json::json!({
-            "subtask": subtask, "number": number, "note": note, "half": number as f64 / 2.0,
-            "pair": [subtask, number], "place": place,
-        });
-        let said = (row, text(1), text(2));
-        let problem =
-            (said != (expected.clone(), reason, column)).then(|| format!("{said:?} and not {expected}"));
         Self {
             subtask,
             number,
+            said: (integer(4), integer(3)),
             problem,
         }
+    }
+
+    /// Its subtask is the one that the row belonged to, its epoch that of the checkpoint that lists it.
+    fn misplaced(&self, place: &Place<'_>, checkpoints: &Checkpoints) -> Option<String> {
+        let (subtask, epoch) = self.said;
+        let due = self.subtask % i64::from(place.change.parallelism.max(1));
+        if subtask != due {
+            return Some(format!("subtask {subtask} says that it wrote it, and {due} did"));
+        }
+        let listed = checkpoints.epoch_of(&place.change.stream, place.offset)?;
+        (epoch != listed as i64).then(|| format!("it says epoch {epoch}, and checkpoint {listed} lists it"))
+    }
+}
+
+/// A row with this column bad, as the query makes it.
+fn bad_row(subtask: i64, number: i64, column: &str) -> serde_json::Value {
+    let is_note = column == "note";
+    let good = (number % 3 != 0).then(|| format!("row {number}"));
+    serde_json::json!({
+        "subtask": subtask, "number": number, "half": number as f64 / 2.0, "pair": [subtask, number],
+        "note": if is_note { Some(LONG_NOTE.to_owned()) } else { good },
+        "place": if is_note { GOOD_PLACE } else { BAD_PLACE },
+    })
+}
+
+fn reason_of(column: &str) -> &'static str {
+    match column {
+        "note" => "longer than 12 characters",
+        _ => "Invalid geography on field place.",
     }
 }
 
@@ -386,6 +436,14 @@ impl Published {
             }
         };
         (of(false), of(true))
+    }
+}
+
+impl Published {
+    /// Where each row became visible, in that order.
+    fn places(&self) -> impl Iterator<Item = Place<'_>> {
+        let changes = self.changes.iter();
+        changes.flat_map(|change| change.rows.clone().map(move |offset| Place { change, offset }))
     }
 }
 
@@ -433,6 +491,7 @@ fn order_problems(published: &Published, subtasks: &[i64], numbers: &[i64]) -> V
         stream,
         rows,
         without_checkpoint,
+        ..
     } in &published.changes
     {
         let end = ends.entry(stream).or_default();

@@ -163,10 +163,6 @@ impl Point {
             | Self::Command(Moment::Before(CommandKind::Closed) | Moment::After(CommandKind::Closed)) => {
                 Some(Host::Engine)
             }
-            // Only there rows are bad.
-            Self::Command(
-                Moment::Before(CommandKind::RemoveRows) | Moment::After(CommandKind::RemoveRows),
-            ) => Some(Host::Embedded),
             Self::Command(_) | Self::Applied(_) => None,
         }
     }

@@ -9,23 +9,31 @@ use crate::point::Host;
 pub enum Predicate {
     /// A resend of our own was answered ALREADY_EXISTS (invariant 5).
     OwnResendStored,
-    /// A commit met an offset that was flushed before (invariant 10).
+    /// A process replayed another's commit, and met an offset that was flushed before (invariant 10).
     FlushedAlready,
     /// A stream was left in the middle of an epoch (invariant 7).
     StreamLeft,
-    /// A connection was given up that still owed answers, which then are not heard (invariants 7 and 8).
-    StaleAnswerDropped,
-    /// A request behind a failed one was answered OUT_OF_RANGE and sent again (invariant 6).
+    /// A connection was given up that still owed answers (invariants 7 and 8): whatever is answered on it is not heard.
+    AnswersGivenUp,
+    /// A request behind a failed one was refused for its sake, and sent again (invariant 6).
     EchoDiscarded,
     /// Rows that BigQuery refused left their request, and what stood behind them moved up (invariant 4).
     RowsMovedUp,
     /// A process died while it recovered from the death of another.
     RecoveryCrashed,
-    /// Rows that a zombie appended late are there and stayed invisible.
+    /// Rows that a zombie appended when the next process had begun are there and stayed invisible.
     ZombieRowsInvisible,
+    /// A call was carried out late, when another process had begun.
+    CallCameLate,
+    /// A zombie connected anew when the next process had begun.
+    ZombieReconnected,
     /// A zombie found that the state is not its own any more.
     ZombieSuperseded,
-    /// A commit was replayed under another parallelism.
+    /// A zombie wanted to complete a checkpoint, and another process had claimed that epoch.
+    ZombieLostClaim,
+    /// The other way round: the zombie was the first to claim it.
+    ClaimLostToZombie,
+    /// A process replayed the commit of one that had another parallelism.
     CommitAfterRescale,
     /// A store's put was applied and its answer lost, and the host found that out.
     PutFoundApplied,
@@ -43,16 +51,20 @@ pub enum Predicate {
 
 impl Predicate {
     /// Every one.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 20] = [
         Self::OwnResendStored,
         Self::FlushedAlready,
         Self::StreamLeft,
-        Self::StaleAnswerDropped,
+        Self::AnswersGivenUp,
         Self::EchoDiscarded,
         Self::RowsMovedUp,
         Self::RecoveryCrashed,
         Self::ZombieRowsInvisible,
+        Self::CallCameLate,
+        Self::ZombieReconnected,
         Self::ZombieSuperseded,
+        Self::ZombieLostClaim,
+        Self::ClaimLostToZombie,
         Self::CommitAfterRescale,
         Self::PutFoundApplied,
         Self::EndBeforeReplay,
@@ -66,7 +78,10 @@ impl Predicate {
     #[must_use]
     pub fn host(self) -> Option<Host> {
         match self {
-            Self::RowsMovedUp | Self::ZombieSuperseded | Self::PutFoundApplied => Some(Host::Embedded),
+            Self::ZombieSuperseded
+            | Self::ZombieLostClaim
+            | Self::ClaimLostToZombie
+            | Self::PutFoundApplied => Some(Host::Embedded),
             Self::EndBeforeReplay
             | Self::CommitAfterNextRows
             | Self::EpochReused
@@ -81,14 +96,18 @@ impl fmt::Display for Predicate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::OwnResendStored => "own resend answered ALREADY_EXISTS",
-            Self::FlushedAlready => "commit met a flushed offset",
+            Self::FlushedAlready => "replayed commit met a flushed offset",
             Self::StreamLeft => "stream left in the middle of an epoch",
-            Self::StaleAnswerDropped => "answer of an older connection dropped",
-            Self::EchoDiscarded => "OUT_OF_RANGE echo resent",
+            Self::AnswersGivenUp => "connection given up that owed answers",
+            Self::EchoDiscarded => "request resent whose refusal echoed another",
             Self::RowsMovedUp => "rows moved up after a row error",
             Self::RecoveryCrashed => "recovery crashed again",
             Self::ZombieRowsInvisible => "zombie's rows landed and stayed invisible",
-            Self::ZombieSuperseded => "zombie lost the state",
+            Self::CallCameLate => "call carried out after the next process began",
+            Self::ZombieReconnected => "zombie connected anew",
+            Self::ZombieLostClaim => "zombie lost the claim of an epoch",
+            Self::ClaimLostToZombie => "claim of an epoch lost to a zombie",
+            Self::ZombieSuperseded => "zombie lost the generation",
             Self::CommitAfterRescale => "commit replayed under another parallelism",
             Self::PutFoundApplied => "lost answer of a put found applied",
             Self::EndBeforeReplay => "end of data before the replayed commit",

@@ -27,6 +27,13 @@ pub(crate) const TABLE: (&str, &str, &str) = ("sim", "proof", "rows");
 /// The table of dead letters, in the same dataset.
 pub(crate) const REFUSED: &str = "refused";
 
+/// A note that the table refuses, where rows may be bad.
+pub(crate) const LONG_NOTE: &str = "a note too long for the table";
+
+/// A place that BigQuery takes, and one that it refuses.
+pub(crate) const GOOD_PLACE: &str = "POINT(0 0)";
+pub(crate) const BAD_PLACE: &str = "nowhere";
+
 /// What is wrong with a row of a workload with dead letters: the column.
 pub(crate) fn fault_of(number: i64) -> Option<&'static str> {
     match number % 7 {
@@ -58,11 +65,11 @@ fn parse(workload: &Workload) -> Pipeline {
             format!(
                 ", row_errors = 'dead_letter', \"dead_letter.table\" = '{REFUSED}', \"dead_letter.max_ratio\" = '1'"
             ),
-            "WHEN counter % 7 = 3 THEN 'a note too long for the table'",
-            ", CASE WHEN counter % 7 = 5 THEN 'nowhere' ELSE 'POINT(0 0)' END AS place",
+            format!("WHEN counter % 7 = 3 THEN '{LONG_NOTE}'"),
+            format!(", CASE WHEN counter % 7 = 5 THEN '{BAD_PLACE}' ELSE '{GOOD_PLACE}' END AS place"),
         )
     } else {
-        (String::new(), "", "")
+        <_>::default()
     };
     let (project, dataset, table) = TABLE;
     let sql = format!(
@@ -141,10 +148,7 @@ impl<'a> Process<'a> {
                 Last::Stopped(error.to_string())
             }
             Err(error) => Last::Failed {
-                superseded: matches!(
-                    error,
-                    HostError::Store(StoreError::Superseded { .. } | StoreError::ClaimLost { .. })
-                ),
+                superseded: matches!(error, HostError::Store(StoreError::Superseded { .. })),
                 restart_may_help: error.restart_may_help(),
                 error: error.to_string(),
             },
@@ -223,7 +227,7 @@ fn environment(site: &Arc<Site>, options: &SinkOptions, mutation: Mutation) -> E
         let site = Arc::clone(&from);
         async move {
             site.door.pass().await;
-            site.world.connect(&site.door)
+            site.world.connect(&site)
         }
     });
     let endpoint = options.endpoints.grpc.clone();

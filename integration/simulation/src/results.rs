@@ -145,6 +145,15 @@ impl Results {
         for of in [Kind::Call, Kind::Connection, Kind::Store, Kind::Process] {
             out += &self.matrix(of);
         }
+        section(&mut out, "from what went wrong last to the end", "seconds");
+        for (after, took) in &self.tally.settling {
+            let after = if after.is_empty() { "nothing" } else { after };
+            line(
+                &mut out,
+                &format!("  {after}"),
+                &format!("{:.0}", took.as_secs_f64()),
+            );
+        }
         out
     }
 
@@ -183,7 +192,7 @@ impl Results {
             "seeds": self.seeds,
             "hosts": self.hosts.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "broken": self.tally.broken_runs,
-            "ended_loudly": self.tally.failed_loudly,
+            "ended_loudly": self.tally.failed_loudly(),
             "points": { "hit": self.due_points().len() - self.missed_points().len(), "missed": self.missed_points() },
             "predicates": predicates,
             "faults": {
@@ -191,6 +200,7 @@ impl Results {
                 "idle": faults.idle,
                 "came_true": faults.came_true.iter().map(fault).collect::<Vec<_>>(),
             },
+            "seconds_to_the_end": self.tally.settling.iter().map(|(after, took)| (after, took.as_secs_f64())).collect::<BTreeMap<_, _>>(),
             "errant": errant,
             "mutants": mutants,
             "simulated_seconds": self.tally.simulated.as_secs_f64(),
@@ -218,7 +228,7 @@ impl Results {
             ("  broken".to_owned(), self.tally.broken_runs.to_string()),
             (
                 "  ended loudly, as their faults allow".to_owned(),
-                self.tally.failed_loudly.to_string(),
+                self.tally.failed_loudly().to_string(),
             ),
             (
                 "simulated hours".to_owned(),

@@ -1,7 +1,7 @@
 //! Runs a scenario: one thread, one paused clock, real code between the doors.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::at_least_once;
 use crate::engine::Engine;
-use crate::expect::{self, Outcome};
+use crate::expect::{self, Outcome, Settling};
 use crate::faults::{CameTrue, Faults};
 use crate::metrics;
 use crate::oracle;
@@ -47,6 +47,10 @@ pub struct Report {
     pub predicates: BTreeMap<Predicate, u64>,
     /// What went wrong, and what was to.
     pub faults: Faults,
+    /// What came true that may end a run with an error: kinds and places.
+    pub excuses: BTreeSet<String>,
+    /// How long it took to its end from what went wrong last.
+    pub settling: Settling,
     /// Everything seen from outside, a line each; the same for each run of one scenario.
     pub trace: String,
     /// How long it took by the simulated clock.
@@ -127,20 +131,20 @@ async fn simulate(scenario: &Scenario) -> Report {
         Outcome::Stuck
     });
     let simulated = world.elapsed();
+    let ended_ms = world.passed_ms();
     let (supervised, replayed) = (supervisor.supervised(), supervisor.replayed());
-    let counts = supervisor.end().await;
+    let calls = handle.faults();
+    let (starts_ms, ends_ms) = (world.starts_ms(), world.ends_ms());
+    let (streams_left, counts) = supervisor.end().await;
     let checkpoints = world.checkpoints();
-    let (calls, connections, stores, hits) = (
-        handle.faults(),
-        world.connection_faults(),
-        world.store_faults(),
-        world.hits(),
-    );
+    let (connections, stores, hits) = (world.connection_faults(), world.store_faults(), world.hits());
     let came_true = CameTrue {
         calls: &calls,
         connections: &connections,
         store: &stores,
         hits: &hits,
+        ends_ms: &ends_ms,
+        starts_ms: &starts_ms,
     };
     let rows = handle.rows(&table()).expect("the table was made");
     let letters = scenario.workload.dead_letters.then(|| {
@@ -148,7 +152,7 @@ async fn simulate(scenario: &Scenario) -> Report {
             .rows(&TableRef::new(TABLE.0, TABLE.1, REFUSED))
             .expect("the table was made")
     });
-    match expect::expected(scenario, &outcome, &checkpoints, engine.as_deref()) {
+    match expect::expected(scenario, &outcome, &checkpoints, engine.as_deref(), &came_true) {
         Err(violation) => world.violation(violation),
         Ok(expected) => {
             let expected = at_least_once::expected(expected, scenario, &came_true);
@@ -174,10 +178,20 @@ async fn simulate(scenario: &Scenario) -> Report {
     for violation in metrics::judge(&counts, &truth) {
         world.violation(violation);
     }
-    if let Err(violation) = expect::restarts(scenario, &came_true, supervised) {
+    let settling = expect::settling(&came_true, ended_ms);
+    let checks = [
+        expect::restarts(scenario, &came_true, supervised),
+        expect::streams(scenario, &came_true, handle.streams_created(), streams_left),
+        expect::in_time(&settling),
+    ];
+    for violation in checks.into_iter().filter_map(Result::err) {
         world.violation(violation);
     }
+    if expect::came_late(&came_true, ended_ms) {
+        world.saw(Predicate::CallCameLate);
+    }
     let faults = Faults::of(scenario, &came_true);
+    let excuses = expect::excuses(scenario, &came_true);
     check_leaks(&world, tasks).await;
     server.abort();
     world.close();
@@ -187,6 +201,8 @@ async fn simulate(scenario: &Scenario) -> Report {
         hits: world.hits(),
         predicates: world.predicates(),
         faults,
+        excuses,
+        settling,
         trace: world.trace(),
         simulated,
     }
@@ -254,8 +270,7 @@ async fn check_leaks(world: &World, tasks: usize) {
             "P12: {left} tasks are left of {tasks}, {calls} calls and {connections} connections are open"
         ));
     }
-    let unread = world.unread_streams();
-    if unread > 0 {
+    if world.has_late_rows_unseen() {
         world.saw(Predicate::ZombieRowsInvisible);
     }
 }

@@ -58,7 +58,7 @@ pub struct Workload {
     /// Added round trip of every call.
     #[serde(default)]
     pub latency_ms: u64,
-    /// Some rows are bad, and become dead letters. Under the embedded host only.
+    /// Some rows are bad, and become dead letters.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dead_letters: bool,
     /// What the sink promises.
@@ -124,6 +124,9 @@ pub enum End {
         hit: usize,
         /// For so long.
         ms: u64,
+        /// The connections that it had open are no more by then.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        reconnects: bool,
     },
     /// It is told to stop with a checkpoint.
     Stop {
@@ -138,10 +141,13 @@ pub enum End {
 pub struct StoreFault {
     /// Which operation.
     pub op: StoreOp,
-    /// Which of those, over all processes, from 1.
+    /// Which of those, from 1: of this process if one is named, else over all processes.
     pub nth: u64,
     /// What happens.
     pub kind: StoreFaultKind,
+    /// The process, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<usize>,
 }
 
 /// Something that happens to a connection as BigQuery has carried out a call on it, whose answer has not left.
@@ -221,6 +227,41 @@ impl Scenario {
         Self {
             workload: Workload::default(),
             incarnations: vec![Incarnation::new(parallelism)],
+            ..Self::default()
+        }
+    }
+
+    /// As [`Scenario::calm`] with one subtask, and several requests to a checkpoint.
+    #[must_use]
+    pub fn sparse() -> Self {
+        let mut scenario = Self::calm(1);
+        scenario.workload.checkpoint_ms = 350;
+        scenario.workload.rows = 60;
+        scenario
+    }
+
+    /// As [`Scenario::sparse`], with requests under way behind each.
+    #[must_use]
+    pub fn latent() -> Self {
+        let mut scenario = Self::sparse();
+        scenario.workload.latency_ms = 150;
+        scenario
+    }
+
+    /// As [`Scenario::latent`], with bad rows.
+    #[must_use]
+    pub fn lettered() -> Self {
+        let mut scenario = Self::latent();
+        scenario.workload.rows = 40;
+        scenario.workload.dead_letters = true;
+        scenario
+    }
+
+    /// As [`Scenario::calm`], gone on with another parallelism by whoever comes after the first process.
+    #[must_use]
+    pub fn rescaled(before: u32, after: u32) -> Self {
+        Self {
+            incarnations: vec![Incarnation::new(before), Incarnation::new(after)],
             ..Self::default()
         }
     }

@@ -1,6 +1,6 @@
 //! Scenarios drawn from a seed: three faults and more, kills and zombies, rescales. The seed makes the value and nothing else.
 
-use bigquery_write_emulator::faults::FaultAction;
+use bigquery_write_emulator::faults::{FaultAction, FaultRule};
 use bigquery_write_emulator::machine::Code;
 
 use crate::engine::{EnginePlan, Life, PlanClose, PlanStep, ReplayTold, RestoreFrom};
@@ -44,7 +44,46 @@ pub fn scenario(seed: u64) -> Scenario {
     for _ in 0..draw.between(0, 1) {
         scenario.connection_faults.push(connection_fault(&mut draw));
     }
+    if seed % 8 == 7 {
+        scenario.store_faults.push(StoreFault {
+            kind: draw.pick(&[StoreFaultKind::Torn, StoreFaultKind::Rot]),
+            op: StoreOp::Put(draw.pick(&Object::ALL)),
+            ..store_fault(&mut draw)
+        });
+    }
+    finish(&mut scenario, seed, &mut draw);
     scenario
+}
+
+/// Three faults at least; in some seeds one that may end the job.
+fn finish(scenario: &mut Scenario, seed: u64, draw: &mut Draw) {
+    if seed % 8 == 3 {
+        let called = draw.pick(&[Called::AppendRows, Called::FlushRows]);
+        let mut actions = actions(called);
+        actions.retain(|action| {
+            may_end_a_run(action) && !(scenario.workload.dead_letters && is_row_error(action))
+        });
+        let (nth, action) = (nth(draw, called), draw.pick(&actions));
+        scenario.faults.rules.extend(rules(called, nth, action));
+    }
+    while faults(scenario) < 3 {
+        let (called, action) = call_fault(draw);
+        let nth = nth(draw, called);
+        scenario.faults.rules.extend(rules(called, nth, action));
+    }
+}
+
+/// How many it names; what only prepares another is none.
+fn faults(scenario: &Scenario) -> usize {
+    let prepares = |rule: &&FaultRule| matches!(rule.action, FaultAction::StaleEnd { .. });
+    let rules = &scenario.faults.rules;
+    let ends = scenario.incarnations.iter().map(|incarnation| incarnation.end);
+    rules.len() - rules.iter().filter(prepares).count()
+        + scenario.store_faults.len()
+        + scenario.connection_faults.len()
+        + ends
+            .filter(|end| matches!(end, End::Kill { .. } | End::Zombie { .. }))
+            .count()
 }
 
 /// The scenario of a seed under the engine, always the same.
@@ -71,6 +110,7 @@ pub fn engine(seed: u64) -> Scenario {
         workload: Workload {
             rows: draw.between(4, 30),
             latency_ms: draw.pick(&[0, 0, 3, 50]),
+            dead_letters: seed % 5 == 4,
             ..Workload::default()
         },
         incarnations,
@@ -89,6 +129,7 @@ pub fn engine(seed: u64) -> Scenario {
     for _ in 0..draw.between(0, 1) {
         scenario.connection_faults.push(connection_fault(&mut draw));
     }
+    finish(&mut scenario, seed, &mut draw);
     scenario
 }
 
@@ -148,6 +189,7 @@ fn end(draw: &mut Draw, points: u64) -> End {
         5..=7 => End::Zombie {
             hit,
             ms: draw.pick(&[100, 400, 5_000, 90_000]),
+            reconnects: draw.between(0, 2) == 0,
         },
         8 => End::Stop {
             ms: draw.between(1, 800),
@@ -177,24 +219,22 @@ fn call_fault(draw: &mut Draw) -> (Called, FaultAction) {
     ]);
     let mut actions = actions(called);
     actions.retain(|action| {
-        !matches!(
+        let meets_others = matches!(
             action,
-            FaultAction::RowErrors { .. }
-                | FaultAction::ExpireStream {}
-                | FaultAction::RecreateTable {}
-                | FaultAction::Refuse {
-                    code: Code::AlreadyExists,
-                    ..
-                }
-        )
+            FaultAction::Refuse {
+                code: Code::AlreadyExists,
+                ..
+            }
+        );
+        !may_end_a_run(action) && !meets_others
     });
     if called == Called::GetWriteStream {
-        // At the start no other token is asked for.
+        // A start does not wait for another token, a permission or a table.
         let refused = |action: &FaultAction| {
             matches!(
                 action,
                 FaultAction::Refuse {
-                    code: Code::Unauthenticated,
+                    code: Code::Unauthenticated | Code::PermissionDenied | Code::NotFound | Code::DataLoss,
                     ..
                 }
             )
@@ -202,6 +242,18 @@ fn call_fault(draw: &mut Draw) -> (Called, FaultAction) {
         actions.retain(|action| !refused(action));
     }
     (called, draw.pick(&actions))
+}
+
+/// By itself.
+fn may_end_a_run(action: &FaultAction) -> bool {
+    matches!(
+        action,
+        FaultAction::ExpireStream {} | FaultAction::RecreateTable {}
+    ) || is_row_error(action)
+}
+
+fn is_row_error(action: &FaultAction) -> bool {
+    matches!(action, FaultAction::RowErrors { .. })
 }
 
 fn connection_fault(draw: &mut Draw) -> ConnectionFault {
@@ -234,6 +286,7 @@ fn store_fault(draw: &mut Draw) -> StoreFault {
         op,
         nth: draw.between(1, 6),
         kind: draw.pick(&kinds.collect::<Vec<_>>()),
+        process: None,
     }
 }
 

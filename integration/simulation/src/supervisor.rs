@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 use crate::engine::{self, Engine};
 use crate::expect::Outcome;
 use crate::metrics::Counts;
+use crate::point::{EngineStep, Point, StepKind};
 use crate::predicate::Predicate;
 use crate::process::Process;
 use crate::run::tasks_at_rest;
@@ -100,12 +101,13 @@ impl<'a> Supervisor<'a> {
             self.start(&next);
             match self.until_over().await {
                 None => {
-                    if died {
+                    let dies = self.is_newest_dead();
+                    if died && dies && self.was_recovering() {
                         self.world.saw(Predicate::RecoveryCrashed);
                     }
-                    died = true;
+                    died = dies;
                 }
-                Some(Last::Stopped(_)) => {}
+                Some(Last::Stopped(_)) => died = false,
                 Some(Last::Finished(_)) => return Outcome::Complete,
                 // A zombie that had not taken the state before is now the newest host.
                 Some(Last::Failed { superseded: true, .. }) => {
@@ -122,10 +124,32 @@ impl<'a> Supervisor<'a> {
                         return Outcome::Failed { error };
                     }
                     self.supervised += 1;
+                    died = false;
                 }
             }
             sleep(RESTART).await;
         }
+    }
+
+    fn is_newest_dead(&self) -> bool {
+        let newest = self.started.last();
+        newest.is_some_and(|newest| newest.site.door.is_dead())
+    }
+
+    /// The newest process had read what the one before it left, and had no checkpoint of its own.
+    fn was_recovering(&self) -> bool {
+        let hits = self.world.hits();
+        let came_by = |wanted: [Point; 2]| {
+            let newest = hits.last().into_iter().flatten();
+            newest.map(|hit| hit.point).any(|point| wanted.contains(&point))
+        };
+        came_by([
+            Point::Step(StepKind::Restored),
+            Point::Engine(EngineStep::Restored),
+        ]) && !came_by([
+            Point::Step(StepKind::Completed),
+            Point::Engine(EngineStep::Completed),
+        ])
     }
 
     /// How often a process that ended with an error was started again.
@@ -154,8 +178,8 @@ impl<'a> Supervisor<'a> {
         None
     }
 
-    /// Lets zombies end, drops whoever is left; gives what each process counted.
-    pub(crate) async fn end(mut self) -> Vec<Counts> {
+    /// Lets zombies end, drops whoever is left; gives how many streams all of them left, and what each process counted.
+    pub(crate) async fn end(mut self) -> (u64, Vec<Counts>) {
         let all = async { while self.next_end().await.is_some() {} };
         // One that waits for ever, behind a door or in a fault, is dropped.
         timeout(LAST_WORDS, all).await.ok();
@@ -170,21 +194,23 @@ impl<'a> Supervisor<'a> {
         for started in &self.started {
             self.count(&started.metrics);
         }
+        let left = self
+            .started
+            .iter()
+            .map(|started| streams_left(&started.metrics))
+            .sum();
         let counts = self.started.iter();
-        counts.map(|started| Counts::of(&started.metrics)).collect()
+        (left, counts.map(|started| Counts::of(&started.metrics)).collect())
     }
 
     fn start(&mut self, incarnation: &Incarnation) {
         let parallelism = incarnation.parallelism;
-        let site = self.world.site(incarnation.end);
+        let site = self.world.site(incarnation);
         site.note(format_args!("starts with {parallelism} subtasks"));
         if let Some(newest) = self.world.checkpoints().newest
             && !newest.committed
         {
             self.replayed += newest.rows;
-            if newest.parallelism != parallelism {
-                self.world.saw(Predicate::CommitAfterRescale);
-            }
         }
         let (metrics, life): (_, LocalBoxFuture<'a, Last>) = match &self.host {
             Host::Embedded(pipeline) => {
@@ -274,14 +300,12 @@ impl<'a> Supervisor<'a> {
     }
 
     fn count(&self, metrics: &Metrics) {
-        let left =
-            |counter| matches!(counter, Counter::StreamsDiscarded(reason) if reason != Discarded::Ended);
         let counted = [
             (
                 metrics.total(Counter::OwnResendsStored),
                 Predicate::OwnResendStored,
             ),
-            (metrics.sum(left), Predicate::StreamLeft),
+            (streams_left(metrics), Predicate::StreamLeft),
             // Without dead letters the job ends instead.
             (
                 metrics
@@ -291,7 +315,7 @@ impl<'a> Supervisor<'a> {
             ),
             (
                 metrics.total(Counter::StaleAnswersDropped),
-                Predicate::StaleAnswerDropped,
+                Predicate::AnswersGivenUp,
             ),
             (metrics.total(Counter::EchoesDiscarded), Predicate::EchoDiscarded),
         ];
@@ -301,4 +325,9 @@ impl<'a> Supervisor<'a> {
             }
         }
     }
+}
+
+/// Streams that were left before their process ended.
+fn streams_left(metrics: &Metrics) -> u64 {
+    metrics.sum(|counter| matches!(counter, Counter::StreamsDiscarded(reason) if reason != Discarded::Ended))
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use bigquery_write_proto::wire::storage_error::StorageErrorCode;
 
 use super::{Delivered, FaultAction, FaultPlan, FaultReport, FaultRule, Rpc};
+use crate::catalog::Millis;
 use crate::machine::{Code, ConnectionId, Delivery, Refusal, Stall};
 use crate::rows::RowErrors;
 
@@ -96,6 +97,7 @@ impl Faults {
                 rule,
                 seen: 0,
                 fired: 0,
+                last_fired_ms: None,
             },
             opened: 0,
             newest: None,
@@ -121,7 +123,7 @@ impl Faults {
     }
 
     /// Counts a call, and adds to `fired` what happens to it.
-    pub(crate) fn fire(&mut self, subject: &Subject<'_>, fired: &mut Fired) {
+    pub(crate) fn fire(&mut self, now: Millis, subject: &Subject<'_>, fired: &mut Fired) {
         for counted in &mut self.counted {
             if !counted.lets_through(subject) {
                 continue;
@@ -130,6 +132,7 @@ impl Faults {
             report.seen += 1;
             if report.rule.occurrence.hits(report.seen, report.fired) {
                 report.fired += 1;
+                report.last_fired_ms = Some(now);
                 fired.add(&report.rule.action, subject.stream.unwrap_or(subject.table));
             }
         }

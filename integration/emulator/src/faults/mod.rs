@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::catalog::Millis;
+
 pub use action::{Delivered, FaultAction};
 pub(crate) use fire::{Fate, Faults, Fired, StaleEnd, Subject, Upset};
 
@@ -149,6 +151,9 @@ pub struct FaultReport {
     pub seen: u64,
     /// Calls on which it fired.
     pub fired: u64,
+    /// When it fired last, by the emulator's clock.
+    #[serde(skip)]
+    pub last_fired_ms: Option<Millis>,
 }
 
 impl FaultPlan {

@@ -23,7 +23,7 @@ fn flush(stream: Option<&str>) -> Subject<'_> {
 
 fn fires(faults: &mut Faults, subject: &Subject<'_>) -> bool {
     let mut fired = Fired::default();
-    faults.fire(subject, &mut fired);
+    faults.fire(0, subject, &mut fired);
     fired.delivery.delay_ms > 0
 }
 

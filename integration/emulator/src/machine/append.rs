@@ -170,7 +170,7 @@ impl Machine {
         }
         let target = connection.destination(request, &self.switches)?;
         connection.target.get_or_insert_with(|| target.clone());
-        *fired = self.fire_append(id, opening, &target, request);
+        *fired = self.fire_append(now, id, opening, &target, request);
         self.upset(now, &fired.upsets, &target.table, Some(&target));
         if let Some(StaleEnd { ms, rows }) = fired.stale_end {
             let until = now.saturating_add(i64::try_from(ms).unwrap_or(Millis::MAX));

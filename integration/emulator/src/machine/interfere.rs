@@ -51,7 +51,7 @@ impl Machine {
             return Reply::at_once(Err(refusal));
         }
         let mut fired = Fired::default();
-        self.fire(rpc, table, stream, None, &mut fired);
+        self.fire(now, rpc, table, stream, None, &mut fired);
         self.upset(now, &fired.upsets, table, stream);
         let home = table.clone();
         let act = move |machine: &mut Self, now| {
@@ -114,6 +114,7 @@ impl Machine {
     /// What the plan has for an append.
     pub(super) fn fire_append(
         &mut self,
+        now: Millis,
         id: ConnectionId,
         opening: bool,
         target: &Target,
@@ -124,6 +125,7 @@ impl Machine {
         let append = Some((id, opening, rows));
         if opening {
             self.fire(
+                now,
                 Rpc::AppendRowsOpen,
                 &target.table,
                 Some(target),
@@ -131,12 +133,20 @@ impl Machine {
                 &mut fired,
             );
         }
-        self.fire(Rpc::AppendRows, &target.table, Some(target), append, &mut fired);
+        self.fire(
+            now,
+            Rpc::AppendRows,
+            &target.table,
+            Some(target),
+            append,
+            &mut fired,
+        );
         fired
     }
 
     fn fire(
         &mut self,
+        now: Millis,
         rpc: Rpc,
         table: &TableRef,
         stream: Option<&Target>,
@@ -160,7 +170,7 @@ impl Machine {
             opening,
             rows,
         };
-        self.faults.fire(&subject, fired);
+        self.faults.fire(now, &subject, fired);
     }
 
     /// Rows of a stream; of a default stream, of its table.

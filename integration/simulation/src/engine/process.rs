@@ -119,8 +119,7 @@ impl Process {
             PlanStep::Wait { ms } => self.pause(Duration::from_millis(ms)).await?,
             PlanStep::Overtaken { held_ms } => self.site.give_way(held_ms),
             PlanStep::Crash { loses_sent } => {
-                self.site.note("is killed");
-                self.site.door.kill(loses_sent);
+                self.site.kill(loses_sent);
                 pending::<()>().await;
             }
             PlanStep::Close { reason } => return self.close(reason).await.map(Some),
@@ -333,6 +332,7 @@ impl Process {
                         prepared.rows
                     ));
                     }
+                    site.world.prepared(site, &prepared.state, &prepared.commit);
                     engine.memory().store.attempted(epoch, generation);
                     site.stop_at(Point::Engine(EngineStep::Prepared), Some(subtask))
                         .await;

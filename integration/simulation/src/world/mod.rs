@@ -20,11 +20,13 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::engine::Rows;
-use crate::oracle::{Change, Checkpoints, Published};
+use crate::faults::Fired;
+use crate::oracle::{self, Change, Checkpoints, Published};
 use crate::point::{Called, Hit, Point};
 use crate::predicate::Predicate;
-use crate::scenario::{ConnectionFault, ConnectionFaultKind, End, Scenario, StoreFault, WriteMode};
-pub(crate) use door::Door;
+use crate::scenario::{
+    ConnectionFault, ConnectionFaultKind, Incarnation, Scenario, StoreFault, Way, WriteMode,
+};
 use objects::Objects;
 pub(crate) use watch::Site;
 pub(crate) use wire::Inside;
@@ -50,12 +52,12 @@ pub(crate) struct World {
 /// Every connection there ever was, and what is to happen to them.
 #[derive(Default)]
 struct Connections {
-    /// In the order in which BigQuery accepted them.
-    wires: Vec<Wire>,
+    /// In the order in which BigQuery accepted them, with the process whose each is.
+    wires: Vec<(usize, Wire)>,
     faults: Vec<ConnectionFault>,
     calls: BTreeMap<Called, u64>,
     /// Faults that came true.
-    fired: Vec<ConnectionFault>,
+    fired: Vec<Fired<ConnectionFault>>,
     /// Those who let go of what is held.
     waiting: Vec<AbortHandle>,
 }
@@ -72,8 +74,15 @@ struct Record {
     published: Published,
     /// What subtasks publish without a checkpoint, by process and subtask.
     ends: BTreeMap<(usize, u32), Rows>,
-    /// Changes of what is visible so far.
-    changes: u64,
+    /// Streams whose rows became visible since the last call, and whether a checkpoint covers those.
+    changed: Vec<(String, bool)>,
+    /// When processes were killed, cut off or overtaken, and when they came back.
+    ends_ms: Vec<u64>,
+    starts_ms: Vec<u64>,
+    /// Who appended to a stream first, by stream.
+    writers: BTreeMap<String, usize>,
+    /// Where rows stand that a zombie appended when another process had begun: stream and offset.
+    late_rows: Vec<(String, u64)>,
 }
 
 impl World {
@@ -111,9 +120,11 @@ impl World {
     }
 
     /// The next process's place in it.
-    pub(crate) fn site(self: &Arc<Self>, end: End) -> Arc<Site> {
+    pub(crate) fn site(self: &Arc<Self>, incarnation: &Incarnation) -> Arc<Site> {
+        let now = self.passed_ms();
         let mut record = self.record();
-        let site = Arc::new(Site::new(Arc::clone(self), record.sites.len(), end));
+        let site = Arc::new(Site::new(Arc::clone(self), record.sites.len(), incarnation));
+        record.starts_ms.push(now);
         record.sites.push(Arc::clone(&site));
         record.hits.push(Vec::new());
         site
@@ -134,16 +145,52 @@ impl World {
         Store::from_object_store(reached, Path::from("state"), "simulated:state").with_host(host)
     }
 
-    /// A new connection from behind this door.
-    pub(crate) fn connect(&self, door: &Door) -> std::io::Result<Inside> {
-        let (inside, outside, wire) = wire::connection(door);
+    /// A process's new connection.
+    pub(crate) fn connect(&self, site: &Site) -> std::io::Result<Inside> {
+        let (inside, outside, wire) = wire::connection(&site.door);
         self.accept.try_send(Ok(outside)).map_err(std::io::Error::other)?;
-        self.connections().wires.push(wire);
+        self.connections().wires.push((site.index, wire));
+        if self.is_superseded(site.index) {
+            self.saw(Predicate::ZombieReconnected);
+        }
         Ok(inside)
+    }
+
+    /// A process is cut off for good from what it had opened, and does not hear of it.
+    pub(super) fn lose_connections(&self, process: usize) {
+        let connections = self.connections();
+        let own = connections.wires.iter().filter(|(of, _)| *of == process);
+        own.for_each(|(_, wire)| wire.close(Way::Both));
+    }
+
+    /// Another process has begun after this one.
+    fn is_superseded(&self, process: usize) -> bool {
+        process + 1 < self.record().sites.len()
     }
 
     pub(crate) fn now_ms(&self) -> i64 {
         BEGIN_MS + i64::try_from(self.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// Since the run began.
+    pub(crate) fn passed_ms(&self) -> u64 {
+        u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// A process is killed, cut off or overtaken, or is back.
+    pub(crate) fn turns(&self) {
+        let now = self.passed_ms();
+        self.record().ends_ms.push(now);
+    }
+
+    /// When processes began.
+    pub(crate) fn starts_ms(&self) -> Vec<u64> {
+        self.record().starts_ms.clone()
+    }
+
+    /// When processes were killed, cut off or overtaken, or came back.
+    pub(crate) fn ends_ms(&self) -> Vec<u64> {
+        self.record().ends_ms.clone()
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
@@ -192,12 +239,12 @@ impl World {
     }
 
     /// Faults of the store that came true.
-    pub(crate) fn store_faults(&self) -> Vec<StoreFault> {
+    pub(crate) fn store_faults(&self) -> Vec<Fired<StoreFault>> {
         self.objects.fired()
     }
 
     /// Faults of connections that came true.
-    pub(crate) fn connection_faults(&self) -> Vec<ConnectionFault> {
+    pub(crate) fn connection_faults(&self) -> Vec<Fired<ConnectionFault>> {
         self.connections().fired.clone()
     }
 
@@ -207,16 +254,17 @@ impl World {
         for waiting in connections.waiting.drain(..) {
             waiting.abort();
         }
-        connections.wires.iter().for_each(Wire::let_go);
+        connections.wires.iter().for_each(|(_, wire)| wire.let_go());
     }
 
-    /// Streams with rows that nobody sees.
-    pub(crate) fn unread_streams(&self) -> usize {
+    /// Whether nobody sees some of the rows that zombies appended late.
+    pub(crate) fn has_late_rows_unseen(&self) -> bool {
         let streams = self.handle.streams();
-        streams
-            .iter()
-            .filter(|stream| stream.end > stream.flushed)
-            .count()
+        let is_unseen = |(name, at): &(String, u64)| {
+            let mut of = streams.iter().filter(|stream| stream.name == *name);
+            of.any(|stream| stream.flushed <= *at)
+        };
+        self.record().late_rows.iter().any(is_unseen)
     }
 
     /// Lets go of the sites, which hold the world.
@@ -241,6 +289,15 @@ impl World {
                 self.say(said);
             }
         }
+    }
+
+    /// A subtask prepared its part of a checkpoint, which may be gone on from later if it is stored.
+    pub(crate) fn prepared(&self, site: &Site, state: &[u8], commit: &[u8]) {
+        let (state_crc, commit_crc) = (crc32c::crc32c(state), crc32c::crc32c(commit));
+        site.note(format_args!(
+            "prepared state crc {state_crc:08x}, commit crc {commit_crc:08x}"
+        ));
+        self.say(oracle::unreadable("what was prepared", state, commit));
     }
 
     /// The engine declared a checkpoint complete, with the parts (state and commit entry) of its subtasks in order.
@@ -279,20 +336,26 @@ impl World {
         let (from, to) = (change.from, change.to);
         self.note(format_args!("visible {} {from}..{to}", short(&stream)));
         let mut record = self.record();
-        record.changes += 1;
-        let mut covered = record.checkpoints.covers(&stream, to);
-        let mut without_checkpoint = None;
-        if !covered && !record.ends.is_empty() {
-            covered = true;
-            without_checkpoint = Some(record.ends.values().cloned().collect());
-        }
+        let covered = record.checkpoints.covers(&stream, to);
+        // Only who wrote a stream knows more of it than checkpoints do.
+        let writer = record.writers.get(&stream).copied();
+        let site = writer.and_then(|writer| record.sites.get(writer));
+        let parallelism = site.map_or(0, |site| site.parallelism);
+        let ends = record
+            .ends
+            .iter()
+            .filter(|((process, _), _)| Some(*process) == writer);
+        let ends: Vec<_> = ends.map(|(_, rows)| rows.clone()).collect();
+        let is_end = !covered && !ends.is_empty();
+        record.changed.push((stream.clone(), covered));
         record.published.changes.push(Change {
             stream: stream.clone(),
             rows: from..to,
-            without_checkpoint,
+            without_checkpoint: is_end.then_some(ends),
+            parallelism,
         });
         drop(record);
-        if !covered && self.mode == WriteMode::ExactlyOnce {
+        if !covered && !is_end && self.mode == WriteMode::ExactlyOnce {
             // P5 (invariant 1).
             self.violation(format_args!(
                 "P5: rows {from}..{to} of {} became visible, and no complete checkpoint covers them",
@@ -307,35 +370,95 @@ impl World {
             target,
             request,
             answer,
-            refused,
+            transport,
             ..
         } = exchange;
-        let target = short(target);
-        let transport = exchange.transport;
-        self.note(format_args!("{rpc:?} {target} {request} -> {answer}"));
-        let Some(called) = Called::of(*rpc) else {
+        let called = Called::of(*rpc);
+        self.note(format_args!("{rpc:?} {} {request} -> {answer}", short(target)));
+        let Some(called) = called else {
             // P9 (invariant 9).
-            return self.violation(format_args!("P9: {rpc:?} was called on {target}"));
+            return self.violation(format_args!("P9: {rpc:?} was called on {}", short(target)));
         };
         if self.mode == WriteMode::AtLeastOnce
             && matches!(called, Called::CreateWriteStream | Called::FlushRows)
         {
             self.violation(format_args!(
-                "P9: {rpc:?} was called on {target}, where rows go to the default stream"
+                "P9: {rpc:?} was called on {}, where rows go to the default stream",
+                short(target)
             ));
         }
-        let (site, changed) = {
-            let mut record = self.record();
-            let changed = std::mem::take(&mut record.changes) > 0;
-            (record.sites.last().cloned(), changed)
-        };
-        if called == Called::FlushRows && !refused && !changed {
-            self.saw(Predicate::FlushedAlready);
-        }
-        if let Some(site) = site {
+        let caller = self.caller(*transport);
+        let changed = std::mem::take(&mut self.record().changed);
+        if let Some(site) = &caller {
+            match called {
+                Called::AppendRows if self.mode == WriteMode::ExactlyOnce => self.appended(site, exchange),
+                Called::FlushRows => self.flushed(site, exchange, &changed),
+                _ => {}
+            }
             site.hit(Point::Applied(called), None);
         }
-        self.disturb(called, transport);
+        self.disturb(called, *transport);
+    }
+
+    /// The process whose connection that is.
+    fn caller(&self, transport: u64) -> Option<Arc<Site>> {
+        let at = usize::try_from(transport).ok()?.checked_sub(1)?;
+        let process = self.connections().wires.get(at)?.0;
+        self.record().sites.get(process).cloned()
+    }
+
+    fn appended(&self, site: &Site, exchange: &Exchange) {
+        let stream = &exchange.target;
+        let writer = *self.record().writers.entry(stream.clone()).or_insert(site.index);
+        if writer != site.index {
+            // P6 (invariant 2).
+            self.violation(format_args!(
+                "P6: process {} appended to {}, the stream of process {}",
+                site.index + 1,
+                short(stream),
+                writer + 1
+            ));
+        }
+        let at = exchange.answer.strip_prefix("at ").and_then(|at| at.parse().ok());
+        if let Some(at) = at
+            && self.is_superseded(site.index)
+            && !site.door.is_dead()
+        {
+            self.record().late_rows.push((stream.clone(), at));
+        }
+    }
+
+    /// `changed` became visible by it.
+    fn flushed(&self, site: &Site, exchange: &Exchange, changed: &[(String, bool)]) {
+        let stream = &exchange.target;
+        let record = self.record();
+        let writer = record
+            .writers
+            .get(stream)
+            .and_then(|writer| record.sites.get(*writer));
+        let writer = writer.cloned();
+        drop(record);
+        let Some(writer) = writer.filter(|writer| writer.index != site.index) else {
+            return;
+        };
+        let uncovered = |(of, covered): &(String, bool)| of == stream && !covered;
+        if changed.iter().any(uncovered) {
+            // P5: the end of data is its own process's to publish.
+            self.violation(format_args!(
+                "P5: process {} published rows of {}, the stream of process {}, that no complete checkpoint covers",
+                site.index + 1,
+                short(stream),
+                writer.index + 1
+            ));
+        }
+        if !exchange.refused {
+            if changed.is_empty() {
+                self.saw(Predicate::FlushedAlready);
+            }
+            if writer.parallelism != site.parallelism {
+                self.saw(Predicate::CommitAfterRescale);
+            }
+        }
     }
 
     /// Lets happen to the connection what is to happen with this call on it.
@@ -349,14 +472,12 @@ impl World {
             return;
         };
         let number = usize::try_from(transport).unwrap_or_default();
-        let Some(wire) = number
-            .checked_sub(1)
-            .and_then(|at| connections.wires.get(at))
-            .cloned()
-        else {
+        let wire = number.checked_sub(1).and_then(|at| connections.wires.get(at));
+        let Some((_, wire)) = wire.cloned() else {
             return;
         };
-        connections.fired.push(fault);
+        let at_ms = self.passed_ms();
+        connections.fired.push(Fired { at_ms, fault });
         self.note(format_args!("connection {transport}: {:?}", fault.kind));
         match fault.kind {
             ConnectionFaultKind::Closed { way } => wire.close(way),

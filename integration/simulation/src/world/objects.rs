@@ -1,5 +1,6 @@
 //! The checkpoint store's objects: in memory, outliving every process, and failing as the scenario says.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +17,7 @@ use object_store::{
 };
 
 use super::watch::Site;
+use crate::faults::Fired;
 use crate::point::{Object, Point, StoreOp, When};
 use crate::predicate::Predicate;
 use crate::scenario::{StoreFault, StoreFaultKind};
@@ -39,11 +41,14 @@ pub(crate) struct Objects {
 #[derive(Debug, Default)]
 struct Plan {
     faults: Vec<StoreFault>,
-    seen: BTreeMap<StoreOp, u64>,
+    /// Of each process, and over all.
+    seen: BTreeMap<(Option<usize>, StoreOp), u64>,
     /// Those that came true.
-    fired: Vec<StoreFault>,
+    fired: Vec<Fired<StoreFault>>,
     /// Objects that were put, while the answer was lost.
     unheard: BTreeSet<String>,
+    /// The process that claimed an epoch, by the claim's name.
+    claimed_by: BTreeMap<String, usize>,
 }
 
 /// The store as one process reaches it.
@@ -72,21 +77,21 @@ impl Objects {
     }
 
     /// The faults that came true.
-    pub(crate) fn fired(&self) -> Vec<StoreFault> {
+    pub(crate) fn fired(&self) -> Vec<Fired<StoreFault>> {
         self.plan().fired.clone()
     }
 
-    fn fault(&self, op: StoreOp) -> Option<StoreFaultKind> {
+    fn fault(&self, at_ms: u64, process: usize, op: StoreOp) -> Option<StoreFaultKind> {
         let mut plan = self.plan();
-        let seen = plan.seen.entry(op).or_default();
-        *seen += 1;
-        let nth = *seen;
-        let fault = plan
-            .faults
-            .iter()
-            .find(|fault| fault.op == op && fault.nth == nth)
-            .copied();
-        plan.fired.extend(fault);
+        for of in [None, Some(process)] {
+            *plan.seen.entry((of, op)).or_default() += 1;
+        }
+        let due = |fault: &&StoreFault| {
+            let of = fault.process.is_none_or(|wanted| wanted == process);
+            fault.op == op && of && plan.seen[&(fault.process, op)] == fault.nth
+        };
+        let fault = plan.faults.iter().find(due).copied();
+        plan.fired.extend(fault.map(|fault| Fired { at_ms, fault }));
         fault.map(|fault| fault.kind)
     }
 
@@ -99,7 +104,7 @@ impl Reached {
     /// One operation: the points before and after it, and what goes wrong with it. A put that is late is the caller's to do.
     async fn operation<T>(&self, op: StoreOp, what: &str, act: impl Future<Output = Result<T>>) -> Result<T> {
         self.enter(op).await;
-        let fault = self.objects.fault(op);
+        let fault = self.fault(op);
         self.site.note(format_args!("store {op:?} {what}{}", told(fault)));
         let result = match fault {
             Some(StoreFaultKind::Refused) => Err(lost()),
@@ -113,6 +118,11 @@ impl Reached {
         };
         self.leave(op).await;
         result
+    }
+
+    fn fault(&self, op: StoreOp) -> Option<StoreFaultKind> {
+        let now = self.site.world.passed_ms();
+        self.objects.fault(now, self.site.index, op)
     }
 
     async fn enter(&self, op: StoreOp) {
@@ -149,13 +159,30 @@ impl Reached {
     /// A claim makes a checkpoint complete, a marker confirms its commit.
     async fn put(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         let put = self.objects.inner.put_opts(path, payload, options).await;
-        if matches!(
-            Object::of(path.filename().unwrap_or_default()),
-            Object::Claim | Object::Marker
-        ) {
+        let name = path.filename().unwrap_or_default();
+        let object = Object::of(name);
+        if object == Object::Claim {
+            self.claimed(name, put.is_ok());
+        }
+        if matches!(object, Object::Claim | Object::Marker) {
             self.site.world.store_changed();
         }
         put
+    }
+
+    /// Somebody may have claimed it before.
+    fn claimed(&self, name: &str, is_new: bool) {
+        let mut plan = self.objects.plan();
+        let own = self.site.index;
+        if is_new {
+            plan.claimed_by.insert(name.to_owned(), own);
+        } else if let Some(other) = plan.claimed_by.get(name) {
+            match other.cmp(&own) {
+                Ordering::Less => self.site.world.saw(Predicate::ClaimLostToZombie),
+                Ordering::Greater => self.site.world.saw(Predicate::ZombieLostClaim),
+                Ordering::Equal => {}
+            }
+        }
     }
 }
 
@@ -165,8 +192,12 @@ impl ObjectStore for Reached {
         let name = path.filename().unwrap_or_default();
         let op = StoreOp::Put(Object::of(name));
         self.enter(op).await;
-        let fault = self.objects.fault(op);
-        self.site.note(format_args!("store {op:?} {name}{}", told(fault)));
+        let fault = self.fault(op);
+        let crc = payload
+            .iter()
+            .fold(0, |crc, part| crc32c::crc32c_append(crc, part));
+        self.site
+            .note(format_args!("store {op:?} {name} crc {crc:08x}{}", told(fault)));
         let result = match fault {
             None => self.put(path, payload, options).await,
             Some(StoreFaultKind::Refused) => Err(lost()),

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::World;
 use super::door::Door;
 use crate::point::{Hit, Point};
-use crate::scenario::End;
+use crate::scenario::{End, Incarnation};
 
 /// A process in the world.
 #[derive(Debug)]
@@ -20,17 +20,19 @@ pub(crate) struct Site {
     pub(crate) index: usize,
     pub(crate) door: Door,
     pub(crate) end: End,
+    pub(crate) parallelism: u32,
     /// Who opens its door again.
     returns: Mutex<Vec<AbortHandle>>,
 }
 
 impl Site {
-    pub(super) fn new(world: Arc<World>, index: usize, end: End) -> Self {
+    pub(super) fn new(world: Arc<World>, index: usize, incarnation: &Incarnation) -> Self {
         Self {
             world,
             index,
             door: Door::default(),
-            end,
+            end: incarnation.end,
+            parallelism: incarnation.parallelism,
             returns: Mutex::default(),
         }
     }
@@ -50,13 +52,16 @@ impl Site {
         self.note(format_args!("#{at} {hit}"));
         match self.end {
             End::Kill { hit, loses_sent } if hit == at => {
-                self.note("is killed");
-                self.door.kill(loses_sent);
+                self.kill(loses_sent);
                 true
             }
-            End::Zombie { hit, ms } if hit == at => {
+            End::Zombie { hit, ms, reconnects } if hit == at => {
                 self.note("is cut off");
+                self.world.turns();
                 self.door.hold();
+                if reconnects {
+                    self.world.lose_connections(self.index);
+                }
                 self.bring_back(ms);
                 false
             }
@@ -71,8 +76,16 @@ impl Site {
         }
     }
 
+    /// It is dead from here on.
+    pub(crate) fn kill(&self, loses_sent: bool) {
+        self.note("is killed");
+        self.world.turns();
+        self.door.kill(loses_sent);
+    }
+
     /// The next process begins, and this one goes on, after so long behind a held door.
     pub(crate) fn give_way(&self, held_ms: u64) {
+        self.world.turns();
         if held_ms == 0 {
             self.door.give_way();
         } else {
@@ -87,6 +100,7 @@ impl Site {
         let returning = tokio::spawn(async move {
             sleep(Duration::from_millis(ms)).await;
             world.note(format_args!("process {process}: is back"));
+            world.turns();
             door.open();
         });
         self.returns().push(returning.abort_handle());

@@ -3,10 +3,9 @@
 use bigquery_sink_simulation::enumerate::{
     call_faults, connection_faults, crashes_of, store_faults, with_crashes, zombies_of,
 };
-use bigquery_sink_simulation::{Incarnation, Outcome, Scenario, Tally, WriteMode, run};
+use bigquery_sink_simulation::{Outcome, Scenario, Tally, WriteMode, run};
 
-use super::all;
-use super::enumerated::{latent, sparse};
+use super::{all, all_loud};
 
 fn at_least_once(mut scenario: Scenario) -> Scenario {
     scenario.workload.mode = WriteMode::AtLeastOnce;
@@ -28,10 +27,7 @@ fn no_fault_and_no_crash_loses_a_row() {
     let mut total = Tally::default();
     // Never fewer: a key whose rows became visible before the first checkpoint is not read again by fewer subtasks.
     for (before, after) in [(1, 1), (1, 3), (2, 2)] {
-        let calm = at_least_once(Scenario {
-            incarnations: vec![Incarnation::new(before), Incarnation::new(after)],
-            ..Scenario::default()
-        });
+        let calm = at_least_once(Scenario::rescaled(before, after));
         all(
             &mut total,
             &format!("at least once, a kill at every 3rd point, {before} to {after} subtasks"),
@@ -45,28 +41,28 @@ fn no_fault_and_no_crash_loses_a_row() {
     }
     let calm = at_least_once(Scenario::calm(1));
     let calls = call_faults(&calm);
-    all(&mut total, "at least once, every call", &calls);
-    all(
+    all_loud(&mut total, "at least once, every call", &calls);
+    all_loud(
         &mut total,
         "at least once, with several requests to a checkpoint",
-        &call_faults(&at_least_once(sparse())),
+        &call_faults(&at_least_once(Scenario::sparse())),
     );
-    all(
+    all_loud(
         &mut total,
         "at least once, with requests under way behind each",
-        &call_faults(&at_least_once(latent())),
+        &call_faults(&at_least_once(Scenario::latent())),
     );
     all(
         &mut total,
         "at least once, every call's connection",
-        &connection_faults(&at_least_once(latent())),
+        &connection_faults(&at_least_once(Scenario::latent())),
     );
-    all(
+    all_loud(
         &mut total,
         "at least once, every operation of the store",
         &store_faults(&calm),
     );
-    all(
+    all_loud(
         &mut total,
         "at least once, a kill besides a fault of a call, each 61st",
         &with_crashes(&calls, 61),

@@ -4,7 +4,6 @@ use bigquery_sink_simulation::enumerate::{connection_faults, with_crashes};
 use bigquery_sink_simulation::{Scenario, Tally};
 
 use super::all;
-use super::enumerated::{latent, sparse};
 
 #[test]
 fn every_connection_that_fails() {
@@ -23,12 +22,12 @@ fn every_connection_that_fails() {
     all(
         &mut total,
         "the same with several requests to a checkpoint",
-        &connection_faults(&sparse()),
+        &connection_faults(&Scenario::sparse()),
     );
     all(
         &mut total,
         "the same with requests under way behind each",
-        &connection_faults(&latent()),
+        &connection_faults(&Scenario::latent()),
     );
     all(
         &mut total,

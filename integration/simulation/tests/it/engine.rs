@@ -4,11 +4,12 @@
 use std::time::Instant;
 
 use bigquery_sink_simulation::enumerate::{
-    barrier_plans, call_faults, connection_faults, crashes_of, each, zombies_of,
+    barrier_plans, call_faults, connection_faults, crashes_of, each, late_calls, zombies_of,
 };
 use bigquery_sink_simulation::{Host, Incarnation, Scenario, Tally, seed};
 
-use super::{IDLE_IN_PLANS, all, all_but, conclude};
+use super::enumerated::some;
+use super::{IDLE_AT_THE_END, IDLE_IN_PLANS, all, all_but, all_loud, conclude};
 
 /// Plans of these subtasks, before and after.
 fn plans(parallelisms: &[(u32, u32)]) -> Vec<Scenario> {
@@ -27,9 +28,24 @@ fn plans(parallelisms: &[(u32, u32)]) -> Vec<Scenario> {
     scenarios.filter(wanted).collect()
 }
 
-/// Every so many-th of them, from one to the next with another recovery.
-fn some(plans: Vec<Scenario>, step: usize) -> Vec<Scenario> {
-    plans.into_iter().step_by(step).collect()
+/// The same plans, with bad rows among what they write.
+fn lettered(mut plans: Vec<Scenario>) -> Vec<Scenario> {
+    for plan in &mut plans {
+        plan.workload.dead_letters = true;
+    }
+    plans
+}
+
+/// Of what `expand` makes of each plan every so many-th, of one plan another than of the next.
+fn some_of_each(
+    plans: &[Scenario],
+    step: usize,
+    expand: impl Fn(&Scenario) -> Vec<Scenario> + Sync,
+) -> Vec<Scenario> {
+    each(plans, |index, plan| {
+        let expanded = expand(plan).into_iter();
+        expanded.skip(index % step).step_by(step).collect()
+    })
 }
 
 #[test]
@@ -70,7 +86,7 @@ fn every_barrier_plan() {
     let mut few = some(plans(&[(1, 1), (1, 3)]), 83);
     // So that requests are under way behind the one that fails.
     few[0].workload.latency_ms = 60;
-    all(
+    all_loud(
         &mut total,
         "every call of a few plans and what can happen to it",
         &each(&few, |_, plan| call_faults(plan)),
@@ -80,7 +96,45 @@ fn every_barrier_plan() {
         "every call of a few plans and what can happen to its connection",
         &each(&few, |_, plan| connection_faults(plan)),
     );
+    // With zombies, ends of data, and fewer subtasks than before.
+    let many = some(every.clone(), 61);
+    all_but(
+        &mut total,
+        "every 23rd call of every 61st plan and what can happen to it",
+        &some_of_each(&many, 23, call_faults),
+        IDLE_AT_THE_END,
+    );
+    all(
+        &mut total,
+        "every 13th call of every 61st plan and what can happen to its connection",
+        &some_of_each(&many, 13, connection_faults),
+    );
+    all_but(
+        &mut total,
+        "every 4th call of every 61st plan carried out late, its process killed",
+        &some_of_each(&many, 4, late_calls),
+        IDLE_AT_THE_END,
+    );
+    let bad = lettered(some(every, 6));
+    all(&mut total, "every 6th plan with bad rows", &bad);
+    let bad = some(bad, 16);
+    all(
+        &mut total,
+        "a kill at every 31st point of every 96th plan, with bad rows",
+        &each(&bad, |index, plan| crashes_of(plan, 0, index % 31, 31)),
+    );
+    all_but(
+        &mut total,
+        "every 31st call of every 96th plan and what can happen to it, with bad rows",
+        &some_of_each(&bad, 31, call_faults),
+        IDLE_AT_THE_END,
+    );
     let seeds: Vec<_> = (0..150).map(seed::engine).collect();
-    all_but(&mut total, "seeds", &seeds, IDLE_IN_PLANS);
+    all_but(
+        &mut total,
+        "seeds with three faults and more",
+        &seeds,
+        IDLE_IN_PLANS,
+    );
     conclude(Host::Engine, total, began);
 }

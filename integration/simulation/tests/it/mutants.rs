@@ -3,8 +3,8 @@
 //! `cargo test -p bigquery-sink-simulation --features mutants mutants`
 
 use bigquery_sink::{Mutant, Mutation};
-use bigquery_sink_simulation::mutants::try_out;
-use bigquery_sink_simulation::{Verdict, run};
+use bigquery_sink_simulation::mutants::{control, try_out};
+use bigquery_sink_simulation::{Verdict, run, run_all};
 
 use super::say;
 use super::scenarios::incidents;
@@ -25,6 +25,21 @@ fn mutants_are_noticed() {
         }
     }
     assert_eq!(survivors, []);
+}
+
+/// A batch with a run that is broken anyway would take any mistake for noticed.
+#[test]
+fn mutants_are_what_breaks_the_runs_that_notice_them() {
+    let scenarios = control();
+    let tally = run_all(&scenarios);
+    if let Some(complaint) = tally.complaint() {
+        panic!("broken without a mistake: {complaint}");
+    }
+    say(&format!(
+        "without a mistake {} of {} runs are sound",
+        tally.runs - tally.broken_runs,
+        scenarios.len()
+    ));
 }
 
 /// Which mistake each incident is the shortest schedule for.
