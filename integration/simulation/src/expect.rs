@@ -264,8 +264,15 @@ pub(crate) fn settling(came_true: &CameTrue<'_>, ended_ms: u64) -> Settling {
     for fired in came_true.store {
         troubles.push((fired.at_ms, Fault::of_store(&fired.fault).to_string(), STORE_MS));
     }
+    // A process that comes after one that asks for what is not there has the same patience again.
+    let is_gone = |report: &FaultReport| report.last_fired_ms.is_some() && of_call(&report.rule) == GONE_MS;
+    let next = if came_true.calls.iter().any(is_gone) {
+        GONE_MS
+    } else {
+        PROCESS_MS
+    };
     let ends = came_true.ends_ms.iter();
-    troubles.extend(ends.map(|at_ms| (*at_ms, "process".to_owned(), PROCESS_MS)));
+    troubles.extend(ends.map(|at_ms| (*at_ms, "process".to_owned(), next)));
     let (at_ms, after, budget) = troubles
         .into_iter()
         .max_by_key(|(at_ms, _, budget)| at_ms + budget)

@@ -69,12 +69,13 @@ fn processes_that_end(total: &mut Tally) {
             &format!("a kill at {}, {subtasks}", nth(step)),
             &crashes_of(&calm, 0, 0, step),
         );
+        let step = if after == 1 && before == 1 { 1 } else { 3 };
         all(
             total,
             &format!("a zombie at {}, back late, {subtasks}", nth(step)),
             &zombies_of(&calm, 0, step, 5_000),
         );
-        let step = if before == 1 { 1 } else { 9 };
+        let step = if before == 1 { step } else { 9 };
         all(
             total,
             &format!(
@@ -147,7 +148,7 @@ fn stores(total: &mut Tally) {
 }
 
 fn pairs(total: &mut Tally) {
-    for (before, after, every, step) in [(1, 1, 1, 61), (2, 1, 11, 41), (1, 3, 5, 61)] {
+    for (before, after, every, step) in [(1, 1, 1, 127), (2, 1, 11, 83), (1, 3, 5, 127)] {
         let calm = Scenario::rescaled(before, after);
         let (kills, calls, stores) = (
             some(crashes_of(&calm, 0, 0, 1), every),
@@ -223,8 +224,8 @@ fn bad_rows_at_points_and_calls() {
         );
         all_but(
             total,
-            &format!("a kill besides a fault of a call, 1 in 5,917 of all, with bad rows, {subtasks}"),
-            &with_crashes(&some(call_faults(&calm), 97), 61),
+            &format!("a kill besides a fault of a call, 1 in 12,319 of all, with bad rows, {subtasks}"),
+            &with_crashes(&some(call_faults(&calm), 97), 127),
             IDLE_IN_PAIRS,
         );
     }
