@@ -8,7 +8,7 @@ use bigquery_write_emulator::faults::{Delivered, FaultAction, FaultRule, Occurre
 use bigquery_write_emulator::machine::Code;
 
 use crate::batch::on_all_cores;
-pub use crate::engine::plans::barrier_plans;
+pub use crate::engine::plans::{barrier_plans, lone_bad_rows};
 use crate::point::{Called, Hit, Point, When};
 use crate::run::run;
 use crate::scenario::{

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bigquery_sink::{Mutant, Mutation};
 
 use crate::batch::run_until;
-use crate::enumerate::{barrier_plans, call_faults, crashes, zombies};
+use crate::enumerate::{barrier_plans, call_faults, crashes, lone_bad_rows, zombies};
 use crate::point::{Object, StoreOp};
 use crate::results::{Tried, Verdict};
 use crate::scenario::{End, Scenario, StoreFault, StoreFaultKind};
@@ -16,7 +16,7 @@ pub const RUNS: usize = 800;
 
 /// Those that no run here shows, and why. The model check of the core (`state/tests/exhaustive`, behind the same feature) notices the
 /// ones that have a place in the core.
-const ELSEWHERE: [(Mutant, &str); 2] = [
+const ELSEWHERE: [(Mutant, &str); 3] = [
     (
         Mutant::CountLateAckAfterLeaving,
         "the driver hears nothing of a connection that was given up",
@@ -24,6 +24,10 @@ const ELSEWHERE: [(Mutant, &str); 2] = [
     (
         Mutant::NoGenerationCheck,
         "the driver hears nothing of a connection that was given up",
+    ),
+    (
+        Mutant::MoveRowsUpWhileInDoubt,
+        "BigQuery stores nothing behind a request that it refused, so that what was in doubt there is not stored",
     ),
 ];
 
@@ -87,10 +91,8 @@ fn batch(mutant: Mutant) -> Vec<Scenario> {
         | Mutant::GoOnWithRestoredStream => crashes(&one),
         // Several connections fail behind one another.
         Mutant::QueuePositionAcrossConnections => Vec::new(),
-        // Rows are refused, and their letters die with a process.
-        Mutant::MoveRowsUpWhileInDoubt
-        | Mutant::KeepOffsetsAfterRowError
-        | Mutant::PrepareWithDeadLettersOwed => lettered(),
+        Mutant::KeepOffsetsAfterRowError => lettered(),
+        Mutant::PrepareWithDeadLettersOwed => lone_bad_rows(),
         _ => call_faults(&Scenario::latent()),
     };
     scenarios.extend(call_faults(&one));

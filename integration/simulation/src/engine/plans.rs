@@ -1,6 +1,7 @@
 //! The orders in which an engine may say barrier, commit, restore and close: every opening with every way to go on after it.
 
 use super::plan::{EnginePlan, Life, PlanClose, PlanStep, ReplayTold, RestoreFrom};
+use crate::process::fault_of;
 use crate::scenario::{Incarnation, Scenario, Workload};
 
 /// Rows of each key.
@@ -32,6 +33,27 @@ pub fn barrier_plans() -> Vec<(String, Scenario)> {
         // After these the job is over; only a kill makes another process of it.
         for ((ending, steps), (_, life)) in endings().into_iter().zip(recoveries()) {
             add(ending, &steps, life);
+        }
+    }
+    plans
+}
+
+/// A row that is bad, and alone in its checkpoint: the process dies when that is complete, so that a letter which is not in it is lost.
+#[must_use]
+pub fn lone_bad_rows() -> Vec<Scenario> {
+    let mut plans = Vec::new();
+    for (before, after) in PARALLELISMS {
+        for bad in (0..ROWS).filter(|number| fault_of(*number as i64).is_some()) {
+            let mut plan = scenario(
+                before,
+                after,
+                &[rows(bad), CHECKPOINT, COMMIT, rows(1), CHECKPOINT, CRASH],
+                Life::default(),
+            );
+            plan.workload.dead_letters = true;
+            // At once, so that the barrier is there before the letter is on its way.
+            plan.engine.iter_mut().for_each(|engine| engine.pace_ms = 0);
+            plans.push(plan);
         }
     }
     plans

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use bigquery_sink_simulation::enumerate::{
-    barrier_plans, call_faults, connection_faults, crashes_of, each, late_calls, zombies_of,
+    barrier_plans, call_faults, connection_faults, crashes_of, each, late_calls, lone_bad_rows, zombies_of,
 };
 use bigquery_sink_simulation::{Host, Incarnation, Scenario, Tally, seed};
 
@@ -117,6 +117,13 @@ fn every_barrier_plan() {
     );
     let bad = lettered(some(every, 6));
     all(&mut total, "every 6th plan with bad rows", &bad);
+    let alone = lone_bad_rows();
+    all(&mut total, "a bad row alone in its checkpoint", &alone);
+    all(
+        &mut total,
+        "the same with a kill at every 31st point",
+        &each(&alone, |index, plan| crashes_of(plan, 0, index % 31, 31)),
+    );
     let bad = some(bad, 16);
     all(
         &mut total,

@@ -180,7 +180,10 @@ fn pairs(total: &mut Tally) {
 
 /// Operations are counted over all processes: where the first is dead before its fault, the next one comes to it.
 fn of_any_process(mut scenarios: Vec<Scenario>) -> Vec<Scenario> {
-    for fault in scenarios.iter_mut().flat_map(|scenario| &mut scenario.store_faults) {
+    for fault in scenarios
+        .iter_mut()
+        .flat_map(|scenario| &mut scenario.store_faults)
+    {
         fault.process = None;
     }
     scenarios
