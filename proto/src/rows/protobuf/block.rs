@@ -83,41 +83,47 @@ impl Blocks {
 fn rooms(columns: &[Column<'_>], range: &Range<usize>, before: usize, rooms: &mut Vec<usize>) {
     rooms.clear();
     rooms.resize(range.len(), 0);
-    let all: usize = columns.iter().map(|column| column.room(range, rooms)).sum();
+    let begins: Vec<usize> = (range.start..=range.end).collect();
+    let all: usize = columns.iter().map(|column| column.room(&begins, rooms)).sum();
     for room in rooms {
         *room += before + all + SLACK;
     }
 }
 
 impl Column<'_> {
-    /// The most bytes that the column takes in any row; adds to the rows' room what depends on the row.
-    fn room(&self, range: &Range<usize>, rooms: &mut [usize]) -> usize {
+    /// The most bytes that each of the column's values takes, besides what depends on the row: that is added to the rows' room. A
+    /// row's values begin at `begins`, and end where the next row's begin.
+    fn room(&self, begins: &[usize], rooms: &mut [usize]) -> usize {
         match &self.values {
             Values::Scalar(scalars) => {
                 if let Scalars::Bytes(offsets, _) = scalars {
-                    let begins = &offsets[range.clone()];
-                    let ends = &offsets[range.start + 1..=range.end];
-                    for ((room, begin), end) in rooms.iter_mut().zip(begins).zip(ends) {
-                        *room += (end - begin) as usize;
-                    }
+                    // Texts of one row lie one behind the other, however deep within it.
+                    add(rooms, begins, |begin| offsets[begin] as usize);
                 }
                 self.tag.len() + scalars.most()
             }
             Values::Message(columns) => {
-                let all: usize = columns.iter().map(|column| column.room(range, rooms)).sum();
+                let all: usize = columns.iter().map(|column| column.room(begins, rooms)).sum();
                 self.tag.len() + NUMBER + all
             }
             Values::Repeated(offsets, element) | Values::Packed(offsets, element) => {
-                let elements = offsets[range.start] as usize..offsets[range.end] as usize;
-                let mut own = vec![0; elements.len()];
-                let each = element.room(&elements, &mut own);
-                for (room, ends) in rooms.iter_mut().zip(offsets[range.start..=range.end].windows(2)) {
-                    let [begin, end] = [ends[0], ends[1]].map(|end| end as usize - elements.start);
-                    *room += each * (end - begin) + own[begin..end].iter().sum::<usize>();
-                }
+                let begins: Vec<usize> = begins.iter().map(|&begin| offsets[begin] as usize).collect();
+                let each = element.room(&begins, rooms);
+                add(rooms, &begins, |begin| begin * each);
                 self.tag.len() + NUMBER
             }
         }
+    }
+}
+
+/// Adds to each row what lies between where its values begin and where the next row's do.
+#[inline(always)]
+fn add(rooms: &mut [usize], begins: &[usize], place: impl Fn(usize) -> usize) {
+    let mut from = begins.first().map_or(0, |&begin| place(begin));
+    for (room, &next) in rooms.iter_mut().zip(&begins[1..]) {
+        let to = place(next);
+        *room += to - from;
+        from = to;
     }
 }
 

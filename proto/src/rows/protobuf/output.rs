@@ -4,7 +4,7 @@
 //! check of bounds and a few stores of fixed size for a value, in place of a loop over its bytes.
 
 /// Bytes behind the last field that a write may touch.
-pub(super) const SLACK: usize = SLOT;
+pub(super) const SLACK: usize = 2 * SLOT;
 
 /// The longest field header and number, and the texts that are copied at once.
 const SLOT: usize = 32;
@@ -81,7 +81,7 @@ impl<'a> Output<'a> {
     #[inline(always)]
     pub(super) fn double(&mut self, tag: Tag, value: f64) {
         let slot = self.slot(tag);
-        slot[tag.len()..tag.len() + 8].copy_from_slice(&value.to_le_bytes());
+        put(slot, tag.len(), value.to_bits());
         self.at += tag.len() + 8;
     }
 
@@ -111,8 +111,13 @@ impl<'a> Output<'a> {
         self.length(tag, len);
         let data = &data[start..];
         match data.first_chunk::<SLOT>() {
-            // Most texts are short: a copy of fixed size is a pair of stores, one of this length a call.
+            // Most texts and inner messages are short: a copy of fixed size is some stores, one of any length a call.
             Some(chunk) if len <= SLOT => *self.free_slot() = *chunk,
+            Some(chunk) if len <= 2 * SLOT && data.len() >= 2 * SLOT => {
+                let (near, far) = self.bytes[self.at..].split_at_mut(SLOT);
+                near.copy_from_slice(chunk);
+                far[..SLOT].copy_from_slice(&data[SLOT..2 * SLOT]);
+            }
             _ => self.bytes[self.at..][..len].copy_from_slice(&data[..len]),
         }
         self.at += len;
@@ -188,16 +193,25 @@ pub(super) fn varint_len(value: u64) -> usize {
     ((value | 1).ilog2() as usize * 9 + 73) / 64
 }
 
+/// Writes eight bytes, the lowest first. Where their number is not plain to the compiler it calls a copy of any length.
+#[inline(always)]
+fn put(slot: &mut [u8; SLOT], at: usize, bytes: u64) {
+    let into = slot[at..]
+        .first_chunk_mut()
+        .expect("a slot is longer than tag and number");
+    *into = bytes.to_le_bytes();
+}
+
 /// Writes a number at most 22 bytes into the slot; gives its length.
 #[inline(always)]
 fn varint(slot: &mut [u8; SLOT], at: usize, value: u64) -> usize {
     let len = varint_len(value);
     if value < 1 << 56 {
         let goes_on = GOES_ON & !(u64::MAX << (8 * (len - 1)));
-        slot[at..at + 8].copy_from_slice(&(spread(value) | goes_on).to_le_bytes());
+        put(slot, at, spread(value) | goes_on);
     } else {
         let (low, high) = (value & ((1 << 56) - 1), (value >> 56) as u8);
-        slot[at..at + 8].copy_from_slice(&(spread(low) | GOES_ON).to_le_bytes());
+        put(slot, at, spread(low) | GOES_ON);
         slot[at + 8] = high;
         slot[at + 9] = 1;
     }
