@@ -205,6 +205,73 @@ fn picoseconds_are_text_with_twelve_digits() {
 }
 
 #[test]
+fn what_is_null_may_be_anything() {
+    let nulls = || Some(NullBuffer::new_null(2));
+    let interval = |months, days, nanoseconds| IntervalMonthDayNano {
+        months,
+        days,
+        nanoseconds,
+    };
+    let least = interval(i32::MIN, i32::MIN, i64::MIN);
+    let most = interval(i32::MAX, i32::MAX, i64::MAX);
+    let (of_64, of_128, of_256) = (
+        vec![i64::MIN, i64::MAX],
+        vec![i128::MIN, i128::MAX],
+        vec![i256::MIN, i256::MAX],
+    );
+    let decimal = Decimal256Array::new(of_256.into(), nulls());
+    let wide = decimal.clone().with_precision_and_scale(76, 37).unwrap();
+    let decimals = Decimal128Array::new(of_128.into(), nulls());
+    let micros = TimestampMicrosecondArray::new(of_64.clone().into(), nulls());
+    let nanos = TimestampNanosecondArray::new(of_64.clone().into(), nulls());
+    let floats = vec![f64::NEG_INFINITY, f64::NAN].into();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("int64", Arc::new(Int64Array::new(of_64.clone().into(), nulls()))),
+        ("double", Arc::new(Float64Array::new(floats, nulls()))),
+        ("bool", Arc::new(BooleanArray::new(vec![true, false].into(), nulls()))),
+        (
+            "date",
+            Arc::new(Date32Array::new(vec![i32::MIN, i32::MAX].into(), nulls())),
+        ),
+        (
+            "time",
+            Arc::new(Time64MicrosecondArray::new(of_64.into(), nulls())),
+        ),
+        ("datetime", Arc::new(micros.clone())),
+        ("timestamp", Arc::new(micros.clone().with_timezone("UTC"))),
+        ("precise", Arc::new(micros.with_timezone("UTC"))),
+        ("nanoseconds", Arc::new(nanos.with_timezone("UTC"))),
+        (
+            "interval",
+            Arc::new(IntervalMonthDayNanoArray::new(vec![least, most].into(), nulls())),
+        ),
+        (
+            "numeric",
+            Arc::new(decimals.with_precision_and_scale(38, 9).unwrap()),
+        ),
+        (
+            "bignumeric",
+            Arc::new(decimal.with_precision_and_scale(76, 38).unwrap()),
+        ),
+        ("wide", Arc::new(wide)),
+    ];
+    let of_picoseconds = TableFieldSchema {
+        timestamp_precision: Some(12),
+        ..column("precise", Mode::Nullable, Vec::new())
+    };
+    let table = TableSchema {
+        fields: vec![of_picoseconds],
+    };
+    let batch = batch(columns);
+    let rows = Messages::new(batch.schema_ref(), &table).unwrap().write(&batch);
+    assert_eq!(rows.rows().collect::<Vec<_>>(), [Bytes::new(), Bytes::new()]);
+    // The same as elements that are null with their STRUCT.
+    let outer = StructArray::new(batch.schema_ref().fields().clone(), batch.columns().to_vec(), nulls());
+    assert_eq!(column_of(outer), hexes(["", ""]));
+    crate::rows::ipc::batch_message(&batch).unwrap();
+}
+
+#[test]
 fn intervals_are_canonical_text() {
     let interval = |months, days, nanos| Some(IntervalMonthDayNano::new(months, days, nanos));
     let rows = column_of(IntervalMonthDayNanoArray::from(vec![

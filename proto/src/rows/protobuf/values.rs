@@ -92,7 +92,8 @@ pub(super) fn picoseconds(instant: i64, second: i64) -> [u8; PICOSECONDS] {
     ];
     for (at, len, mut number) in parts {
         for digit in text.iter_mut().skip(at).take(len).rev() {
-            *digit = b'0' + (number % 10) as u8;
+            // What is null may be anything, a year before 0 too.
+            *digit = b'0' + number.rem_euclid(10) as u8;
             number /= 10;
         }
     }
