@@ -2,9 +2,31 @@
 
 use std::collections::HashMap;
 
-use super::types::table_type;
+use arrow_schema::{DataType, Fields};
+
+use super::types::{list_element, table_type};
 use crate::wire::table_field_schema::{Mode, Type};
 use crate::wire::{TableFieldSchema, TableSchema};
+
+/// The columns that rows under a wire schema have values for, and of a STRUCT the fields.
+pub(super) fn written(fields: &Fields, columns: &[TableFieldSchema]) -> Vec<TableFieldSchema> {
+    let by_name: HashMap<&str, &DataType> = fields
+        .iter()
+        .map(|field| (field.name().as_str(), field.data_type()))
+        .collect();
+    let known = columns
+        .iter()
+        .filter_map(|column| Some((column, *by_name.get(column.name.as_str())?)));
+    known
+        .map(|(column, data_type)| TableFieldSchema {
+            fields: match list_element(data_type).unwrap_or(data_type) {
+                DataType::Struct(fields) => written(fields, &column.fields),
+                _ => Vec::new(),
+            },
+            ..column.clone()
+        })
+        .collect()
+}
 
 /// Columns that are written and have another type now, each with both: `id, which was INT64 and is DATE now`. What only one of the two
 /// tells is no change: BigQuery may tell of a table late, and less than all.
@@ -45,6 +67,8 @@ fn is_another(before: &TableFieldSchema, now: &TableFieldSchema) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use arrow_schema::Field;
+
     use super::*;
     use crate::rows::TableType;
 
@@ -94,6 +118,35 @@ mod tests {
             "tags, which was STRING and is ARRAY<STRING> now",
             "valid, which was RANGE<DATE> and is RANGE<DATETIME> now",
             "place.since, which was DATETIME and is INT64 now",
+        ];
+        assert_eq!(retyped(&before, &now), expected);
+    }
+
+    #[test]
+    fn fields_that_are_not_written_may_be_of_any_type() {
+        let city = Fields::from(vec![Field::new("city", DataType::Utf8, true)]);
+        let places = Field::new("item", DataType::Struct(city.clone()), true);
+        let wire = Fields::from(vec![
+            Field::new("place", DataType::Struct(city), true),
+            Field::new("places", DataType::List(places.into()), true),
+        ]);
+        let table = |city: TableType, floor: TableType| {
+            let fields = || vec![city.column("city"), floor.column("floor")];
+            vec![
+                record("place", fields()),
+                array(record("places", fields())),
+                floor.column("another"),
+            ]
+        };
+        let before = written(&wire, &table(TableType::String, TableType::Int64));
+        let names = before.iter().map(|column| column.name.as_str());
+        assert_eq!(names.collect::<Vec<_>>(), ["place", "places"]);
+        let now = schema(table(TableType::String, TableType::String));
+        assert_eq!(retyped(&before, &now), [""; 0]);
+        let now = schema(table(TableType::Bytes, TableType::Int64));
+        let expected = [
+            "place.city, which was STRING and is BYTES now",
+            "places.city, which was STRING and is BYTES now",
         ];
         assert_eq!(retyped(&before, &now), expected);
     }

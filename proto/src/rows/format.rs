@@ -26,7 +26,7 @@ pub enum Format {
 #[derive(Debug)]
 pub struct Wire {
     schema: SchemaRef,
-    /// The table's columns that are written.
+    /// The table's columns that are written, with the fields that are.
     columns: Vec<TableFieldSchema>,
     inner: Inner,
 }
@@ -111,8 +111,7 @@ impl Wire {
             },
             Format::Proto => Inner::Proto(Messages::new(&schema, table)?),
         };
-        let is_written = |column: &&TableFieldSchema| schema.column_with_name(&column.name).is_some();
-        let columns = table.fields.iter().filter(is_written).cloned().collect();
+        let columns = changes::written(schema.fields(), &table.fields);
         Ok(Self {
             schema,
             columns,
@@ -134,6 +133,13 @@ impl Wire {
     #[must_use]
     pub fn retyped(&self, table: &TableSchema) -> Vec<String> {
         changes::retyped(&self.columns, table)
+    }
+
+    /// Whether a table whose columns are of other types may take these rows for other values: protobuf's, whose numbers and bytes do not say
+    /// what they are. Arrow's do.
+    #[must_use]
+    pub fn may_be_misread(&self) -> bool {
+        matches!(self.inner, Inner::Proto(_))
     }
 
     /// Bytes that a request's rows take besides the rows themselves.
