@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Date32Array, RecordBatch, TimestampMicrosecondArray};
-use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Select, SelectItem, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SelectItem, SetExpr, Visit, Visitor};
 
 use crate::catalog::{Millis, Table};
 use crate::description::IngestionUnit;
@@ -64,11 +64,7 @@ impl Visitor for Found {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-        let select: Option<&Select> = query.body.as_select();
-        let items = select.into_iter().flat_map(|select| &select.projection);
-        self.star |= items
-            .clone()
-            .any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
+        self.star |= has_star(&query.body);
         ControlFlow::Continue(())
     }
 
@@ -84,6 +80,18 @@ impl Visitor for Found {
             _ => false,
         };
         ControlFlow::Continue(())
+    }
+}
+
+/// Whether a SELECT has `*` among its columns, or one of those that a UNION is made of. Queries within are visited by themselves.
+fn has_star(body: &SetExpr) -> bool {
+    match body {
+        SetExpr::Select(select) => select
+            .projection
+            .iter()
+            .any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))),
+        SetExpr::SetOperation { left, right, .. } => has_star(left) || has_star(right),
+        _ => false,
     }
 }
 
@@ -237,10 +245,17 @@ mod tests {
                 "SELECT id, _PARTITIONDATE FROM hour",
                 "Unrecognized name: _PARTITIONDATE",
             ),
-            (
-                "SELECT *, _PARTITIONTIME AS at FROM day",
-                "SELECT * beside _PARTITIONTIME is not supported by this emulator: name the columns",
-            ),
+        ] {
+            assert_eq!(rows(sql).await, Err(text.to_owned()), "{sql}");
+        }
+        let text = "SELECT * beside _PARTITIONTIME is not supported by this emulator: name the columns";
+        for sql in [
+            "SELECT *, _PARTITIONTIME AS at FROM day",
+            "SELECT day.*, _PARTITIONTIME AS at FROM day",
+            "SELECT * FROM day UNION ALL SELECT id FROM day WHERE _PARTITIONTIME IS NULL",
+            "SELECT id FROM day UNION ALL (SELECT 1 UNION ALL SELECT * FROM day WHERE _PARTITIONTIME IS NULL)",
+            "WITH found AS (SELECT * FROM day UNION ALL SELECT 1) SELECT id FROM day WHERE _PARTITIONTIME IS NULL",
+            "SELECT id FROM day WHERE _PARTITIONTIME IS NULL AND id IN (SELECT 1 EXCEPT DISTINCT SELECT * FROM day)",
         ] {
             assert_eq!(rows(sql).await, Err(text.to_owned()), "{sql}");
         }
