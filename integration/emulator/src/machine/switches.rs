@@ -32,6 +32,9 @@ pub struct Switches {
     pub schema_lag_ms: Millis,
     /// UNCONFIRMED: is `updated_schema` sent with every success until the connection is left, or once? Default once.
     pub updated_schema_repeats: bool,
+    /// UNCONFIRMED: does CreateWriteStream answer the columns that those who append know, `schema_lag_ms` late, as it may? Default no:
+    /// the table's (write-api.md 1.2).
+    pub create_answer_lags: bool,
     /// An `AppendRows` call without traffic ends after this long. Default 600 s (write-api.md 3.6).
     pub idle_close_ms: Millis,
     /// Life of a BUFFERED stream without traffic. Default 7 days (write-api.md 2).
@@ -179,6 +182,7 @@ impl Default for Switches {
             long_term_append_bytes_per_second: None,
             schema_lag_ms: 10_000,
             updated_schema_repeats: false,
+            create_answer_lags: false,
             idle_close_ms: 600_000,
             buffered_ttl_ms: 7 * 24 * HOUR,
             committed_ttl_ms: 3 * 24 * HOUR,

@@ -212,7 +212,13 @@ impl Machine {
         self.apply(&Effect::StreamCreated { stream, ever })?;
         let mut answer = self.describe(&target, now)?;
         if self.keeps(Behaviour::CreateAnswersSchema) {
-            answer.table_schema = Some(self.told(&self.table(table)?.schema));
+            let table = self.table(table)?;
+            let known = if self.switches.create_answer_lags {
+                table.known_at(self.knowledge_ms(now)).0
+            } else {
+                &table.schema
+            };
+            answer.table_schema = Some(self.told(known));
         }
         Ok(answer)
     }

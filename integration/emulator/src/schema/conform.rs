@@ -1,10 +1,12 @@
-//! Rows under a table's changed columns: what was not there is NULL or empty, what is gone goes.
+//! Rows under a table's changed columns: what was not there is NULL or empty, what is gone goes, and
+//! numbers widen.
 
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, RecordBatchOptions, StructArray, new_null_array};
 use arrow_buffer::OffsetBuffer;
+use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType, Field, Fields};
 
 use super::{Schema, same_name};
@@ -60,11 +62,21 @@ fn column(array: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowError> {
                 nulls,
             )?))
         }
+        (before, after) if widens(before, after) => cast(array, after),
         (before, after) => {
             let text = format!("column {:?} is {before}, not {after}", field.name());
             Err(ArrowError::SchemaError(text))
         }
     }
+}
+
+/// The changes of a column's type that BigQuery makes in place: ALTER COLUMN SET DATA TYPE.
+fn widens(before: &DataType, after: &DataType) -> bool {
+    use DataType::{Decimal128, Decimal256, Float64, Int64};
+    matches!(
+        (before, after),
+        (Int64, Decimal128(..)) | (Int64 | Decimal128(..), Decimal256(..) | Float64)
+    )
 }
 
 fn missing(field: &Field, rows: usize) -> Result<ArrayRef, ArrowError> {

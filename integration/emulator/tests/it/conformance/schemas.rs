@@ -7,7 +7,7 @@ use bigquery_write_emulator::machine::Behaviour;
 use bigquery_write_proto::wire::{WriteStreamView, write_stream::Type};
 
 use super::{DEFAULT, Fact};
-use crate::world::{World, request};
+use crate::world::{TABLE, World, request};
 
 /// The default of `Switches::schema_lag_ms`.
 const LAG_MS: i64 = 10_000;
@@ -169,6 +169,30 @@ pub(super) const FACTS: &[Fact] = &[
             vec![view, said.split(':').next().unwrap_or_default().to_owned()]
         },
         answers: &["2", "ended InvalidArgument SCHEMA_MISMATCH_EXTRA_FIELDS(S1)"],
+    },
+    Fact {
+        source: "write-api.md 1.2 [DOC P]; whether and how long UNCONFIRMED, switch create_answer_lags",
+        says: "CreateWriteStream answers the table's columns, or those of an earlier time",
+        behaviour: Behaviour::CreateAnswersSchema,
+        script: || {
+            let mut w = World::new();
+            let told = |w: &mut World| {
+                let reply = w.try_create(TABLE, Type::Buffered);
+                w.unary(reply, |stream| {
+                    let schema = stream.table_schema.as_ref();
+                    schema.map_or_else(String::new, |schema| schema.fields.len().to_string())
+                })
+            };
+            w.add_columns(&["m"]);
+            let mut said = vec![told(&mut w)];
+            w.machine.switches_mut().create_answer_lags = true;
+            for wait in [0, LAG_MS - 1, 1] {
+                w.now += wait;
+                said.push(told(&mut w));
+            }
+            said
+        },
+        answers: &["2", "1", "1", "2"],
     },
 ];
 
