@@ -94,10 +94,17 @@ pub enum SendError {
 /// The sending half. Dropping it lets the server answer what was sent and end the call.
 #[derive(Debug)]
 pub struct AppendSender {
-    requests: mpsc::Sender<AppendRowsRequest>,
+    requests: mpsc::Sender<Queued>,
     /// What the first request carries besides its rows (write-api.md 1.2).
     opening: Opening,
     opens: bool,
+}
+
+/// A request that waits for the connection. In the form that goes on the wire it has a handle for each row, which one at a time need.
+#[derive(Debug)]
+struct Queued {
+    request: AppendRequest,
+    opening: Option<Opening>,
 }
 
 #[derive(Clone, Debug)]
@@ -144,7 +151,7 @@ pub(super) fn open(
         let (inner, channel) = (Arc::clone(&inner), place.channel.clone());
         async move {
             let (headers, token) = inner.caller.headers(&route).await?;
-            let mut request = Request::new(ReceiverStream::new(receiver));
+            let mut request = Request::new(ReceiverStream::new(receiver).map(Queued::into_wire));
             *request.metadata_mut() = headers;
             match client(channel).append_rows(request).await {
                 Ok(answer) => {
@@ -201,7 +208,7 @@ impl AppendSender {
             .reserve_owned()
             .await
             .map_err(|_| SendError::Over)?;
-        place.send(self.wire(request));
+        place.send(self.queued(request));
         Ok(())
     }
 
@@ -219,32 +226,16 @@ impl AppendSender {
                 TrySendError::Closed(_) => SendError::Over,
                 TrySendError::Full(_) => SendError::Full,
             })?;
-        place.send(self.wire(request));
+        place.send(self.queued(request));
         Ok(())
     }
 
-    fn wire(&mut self, request: AppendRequest) -> AppendRowsRequest {
-        let AppendRequest { offset, rows } = request;
-        let mut wire = AppendRowsRequest {
-            offset,
-            ..Default::default()
-        };
-        // Later requests leave these out: the server would check or parse them again (write-api.md 1.2).
-        let mut schema = None;
-        if std::mem::take(&mut self.opens) {
-            let Opening {
-                stream,
-                writer_schema,
-                trace_id,
-                missing_values,
-            } = self.opening.clone();
-            schema = Some(writer_schema);
-            wire.write_stream = stream;
-            wire.trace_id = trace_id;
-            wire.default_missing_value_interpretation = missing_values.into();
+    fn queued(&mut self, request: AppendRequest) -> Queued {
+        let opens = std::mem::take(&mut self.opens);
+        Queued {
+            request,
+            opening: opens.then(|| self.opening.clone()),
         }
-        wire.rows = Some(rows.into_request(schema));
-        wire
     }
 
     /// NULL stands for the column's default value. Said before the first request, it holds for all (write-api.md 7.1).
@@ -256,6 +247,26 @@ impl AppendSender {
     /// request, since the server may not have kept what came with it.
     pub fn open_again(&mut self) {
         self.opens = true;
+    }
+}
+
+impl Queued {
+    fn into_wire(self) -> AppendRowsRequest {
+        let AppendRequest { offset, rows } = self.request;
+        let mut wire = AppendRowsRequest {
+            offset,
+            ..Default::default()
+        };
+        // Later requests leave these out: the server would check or parse them again (write-api.md 1.2).
+        let mut schema = None;
+        if let Some(opening) = self.opening {
+            schema = Some(opening.writer_schema);
+            wire.write_stream = opening.stream;
+            wire.trace_id = opening.trace_id;
+            wire.default_missing_value_interpretation = opening.missing_values.into();
+        }
+        wire.rows = Some(rows.into_request(schema));
+        wire
     }
 }
 
