@@ -368,7 +368,7 @@ pub static RULES: &[Rule] = &[
         "a finalized stream takes neither rows nor flushes",
     ),
     storage(
-        APPENDS,
+        &[Create, Append, DefaultAppend],
         S::SchemaMismatchExtraFields,
         R::SchemaLag,
         // write-api.md 7.3.

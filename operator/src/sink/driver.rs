@@ -4,15 +4,16 @@ mod calls;
 mod counts;
 mod rows;
 mod spans;
+mod types;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bigquery_sink_state::{
-    Command, CommitList, Destination, Epoch, FlushId, FlushOffset, Generation, Input, Lane, Mutant, Mutation,
-    Notice, Protocol, RequestNumber, RowCount, StreamName, SubtaskIndex, SubtaskState,
+    Command, CommitList, Destination, Epoch, Fault, FlushId, FlushOffset, Generation, Input, Lane, Mutant,
+    Mutation, Notice, Protocol, RequestNumber, RowCount, StreamName, SubtaskIndex, SubtaskState,
 };
 use bigquery_write_proto::names::TableName;
 use bigquery_write_proto::rows::{MissingValues, Wire};
@@ -26,6 +27,7 @@ use tracing::Span;
 use self::counts::Undecided;
 use self::rows::Payloads;
 use self::spans::Spans;
+use self::types::Unfit;
 use super::aftermath::Aftermath;
 use super::coalesce::Coalescer;
 use super::dead_letters::DeadLetters;
@@ -104,7 +106,14 @@ enum Done {
     Created {
         lane: Lane,
         destination: Destination,
-        result: Result<CreatedStream, CallError>,
+        result: Result<CreatedStream, Unfit>,
+    },
+    /// The table was asked about before a connection is opened.
+    Asked {
+        connection: Generation,
+        /// Opens it.
+        opens: oneshot::Sender<()>,
+        result: Result<(), Unfit>,
     },
     Flushed {
         flush: Flush,
@@ -144,6 +153,8 @@ pub(super) struct Driver {
     payloads: Payloads,
     next_batch: u64,
     connections: BTreeMap<Generation, Connection>,
+    /// Streams that were created and not yet connected to: their table was told of just now.
+    fresh: BTreeSet<StreamName>,
     mutation: Mutation,
     answers: SelectAll<BoxStream<'static, (Generation, AppendEvent)>>,
     calls: JoinSet<Done>,
@@ -195,6 +206,7 @@ impl Driver {
             payloads: Payloads::default(),
             next_batch: 0,
             connections: BTreeMap::new(),
+            fresh: BTreeSet::new(),
             mutation: environment.mutation,
             answers: SelectAll::new(),
             calls: JoinSet::new(),
@@ -343,22 +355,35 @@ impl Driver {
                 destination,
                 result: Ok(created),
             } => {
-                self.check_types(destination, created.schema.as_ref())?;
                 tracing::info!(stream = %created.name, "created a write stream");
                 let stream = StreamName(created.name.to_string());
                 self.metrics.add(Counter::StreamsCreated, 1);
                 self.metrics.opened(&stream, destination);
+                self.fresh.insert(stream.clone());
                 self.tell(Input::StreamCreated { lane, stream });
             }
             Done::Created {
                 lane,
-                result: Err(error),
-                ..
+                destination,
+                result: Err(unfit),
             } => {
-                let fault = translate::call_fault(&error);
+                let fault = self.fault_of(destination, unfit)?;
                 self.metrics.fault("CreateWriteStream", &fault);
                 self.tell(Input::CreateFailed { lane, fault });
             }
+            Done::Asked {
+                connection,
+                opens,
+                result,
+            } => match (result, self.connections.get(&connection)) {
+                (Ok(()), _) => drop(opens.send(())),
+                (Err(unfit), Some(open)) => {
+                    let fault = self.fault_of(open.destination, unfit)?;
+                    self.lost(connection, fault);
+                }
+                // It was given up meanwhile; the next one asks again.
+                (Err(_), None) => {}
+            },
             Done::Flushed {
                 flush,
                 span,
@@ -387,7 +412,7 @@ impl Driver {
                 if let (Some(schema), Some(open)) =
                     (&answer.updated_schema, self.connections.get(&connection))
                 {
-                    self.check_types(open.destination, Some(schema))?;
+                    self.check_types(open.destination, schema)?;
                 }
                 let Some(open) = self.connections.get_mut(&connection) else {
                     return Ok(());
@@ -426,13 +451,18 @@ impl Driver {
             AppendEvent::Ended(result) => {
                 let fault =
                     result.map_or_else(|error| translate::call_fault(&error), |()| translate::clean_end());
-                self.count_lost(connection, &fault);
-                self.drop_connection(connection);
-                Input::ConnectionLost { connection, fault }
+                self.lost(connection, fault);
+                return Ok(());
             }
         };
         self.tell(input);
         Ok(())
+    }
+
+    fn lost(&mut self, connection: Generation, fault: Fault) {
+        self.count_lost(connection, &fault);
+        self.drop_connection(connection);
+        self.tell(Input::ConnectionLost { connection, fault });
     }
 
     /// The connection whose requests an answer is counted on: its own.

@@ -165,6 +165,20 @@ pub async fn creation_time(
     Ok(table.as_ref().map(created_at))
 }
 
+/// The table's columns now; none if it does not exist. Needs `bigquery.tables.get`. Asks once.
+///
+/// # Errors
+/// They cannot be known.
+pub async fn columns_of(
+    table: &TableName,
+    options: &SinkOptions,
+    tokens: Option<Arc<dyn TokenSource>>,
+) -> Result<Option<wire::TableSchema>, SinkError> {
+    let admin = Administration::connect(options, tokens, 1).await?;
+    let table = admin.look_up(&table.without_decorator()).await?;
+    Ok(table.as_ref().map(wire_schema))
+}
+
 fn created_at(table: &Table) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(table.creation_time).unwrap_or(0))
 }

@@ -137,6 +137,7 @@ struct Answers {
 
 /// Opens the call in the background, so that neither half has to be driven for the other to get on.
 pub(super) fn open(
+    after: impl Future<Output = ()> + Send + 'static,
     inner: Arc<Inner>,
     stream: &StreamName,
     writer_schema: WriterSchema,
@@ -150,6 +151,7 @@ pub(super) fn open(
     let opening = {
         let (inner, channel) = (Arc::clone(&inner), place.channel.clone());
         async move {
+            after.await;
             let (headers, token) = inner.caller.headers(&route).await?;
             let mut request = Request::new(ReceiverStream::new(receiver).map(Queued::into_wire));
             *request.metadata_mut() = headers;

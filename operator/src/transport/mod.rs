@@ -7,7 +7,7 @@ mod error;
 mod tests;
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, pending, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use bigquery_write_proto::wire::{
 use http::{HeaderMap, HeaderValue, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tonic::metadata::MetadataMap;
 use tonic::transport::Channel;
@@ -171,7 +172,12 @@ impl Transport {
 
     /// The table's schema, asked of its default stream. BigQuery may answer with a schema that lags behind the table.
     pub async fn table_schema(&self, table: &TableName) -> Result<TableSchema, CallError> {
-        let name = table.default_stream().to_string();
+        self.stream_schema(&table.default_stream()).await
+    }
+
+    /// The schema of a stream's table, which may lag behind it.
+    pub async fn stream_schema(&self, stream: &StreamName) -> Result<TableSchema, CallError> {
+        let name = stream.to_string();
         let route = format!("name={}", encode(&name));
         let request = GetWriteStreamRequest {
             name,
@@ -183,6 +189,7 @@ impl Transport {
             })
             .await?;
         answer.table_schema.ok_or_else(|| {
+            let table = stream.table();
             CallError::new(
                 Code::Internal,
                 format!("GetWriteStream of {table} answered without the table's schema"),
@@ -235,7 +242,39 @@ impl Transport {
         trace_id: &str,
         capacity: usize,
     ) -> AppendConnection {
-        append::open(Arc::clone(&self.inner), stream, writer_schema, trace_id, capacity)
+        append::open(
+            ready(()),
+            Arc::clone(&self.inner),
+            stream,
+            writer_schema,
+            trace_id,
+            capacity,
+        )
+    }
+
+    /// As [`open_append`](Self::open_append), with the call made when it is let, and given up with the sender of that.
+    pub(crate) fn open_append_after(
+        &self,
+        opening: oneshot::Receiver<()>,
+        stream: &StreamName,
+        writer_schema: WriterSchema,
+        trace_id: &str,
+        capacity: usize,
+    ) -> AppendConnection {
+        let opening = async {
+            // Given up: whoever did that has dropped the connection, or is about to.
+            if opening.await.is_err() {
+                pending::<()>().await;
+            }
+        };
+        append::open(
+            opening,
+            Arc::clone(&self.inner),
+            stream,
+            writer_schema,
+            trace_id,
+            capacity,
+        )
     }
 
     /// One call with a deadline, which is ours alone: a call given up is reset, and the server sees that.

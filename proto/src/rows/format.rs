@@ -142,6 +142,13 @@ impl Wire {
         matches!(self.inner, Inner::Proto(_))
     }
 
+    /// Whether a table whose columns are of other types may take these rows for other values: protobuf's, whose numbers and bytes do not say
+    /// what they are. Arrow's do.
+    #[must_use]
+    pub fn may_be_misread(&self) -> bool {
+        matches!(self.inner, Inner::Proto(_))
+    }
+
     /// Bytes that a request's rows take besides the rows themselves.
     #[must_use]
     pub fn overhead(&self) -> usize {

@@ -35,6 +35,7 @@ const EXPECTED: &[Row] = &[
     (Flush, RpcEnd, FailedPrecondition, NONE, false, R::Resend),
     (Append, InBand, InvalidArgument, NONE, true, R::RejectRows),
     (Append, RpcEnd, InvalidArgument, Some(StorageCode::SchemaMismatchExtraFields), false, R::SchemaLag),
+    (Create, RpcEnd, InvalidArgument, Some(StorageCode::SchemaMismatchExtraFields), false, R::SchemaLag),
     (Append, InBand, InvalidArgument, Some(StorageCode::KmsServiceError), false, R::Resend),
     (Append, InBand, FailedPrecondition, Some(StorageCode::KmsServiceError), false, R::Resend),
     (Flush, RpcEnd, InvalidArgument, Some(StorageCode::KmsServiceError), false, R::Resend),

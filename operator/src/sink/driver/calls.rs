@@ -1,18 +1,21 @@
 //! The driver's calls to BigQuery: streams, append calls and what goes out on them, flushes.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bigquery_sink_state::{
-    BatchId, Destination, Generation, Lane, Mutant, NextOffset, RequestNumber, StreamName,
+    BatchId, Destination, Fault, Generation, Lane, Mutant, NextOffset, RequestNumber, StreamName,
 };
 use bigquery_write_proto::names;
 use bigquery_write_proto::rows::MissingValues;
 use bigquery_write_proto::wire::TableSchema;
 use futures::future::{AbortHandle, Abortable};
 use futures::stream::{BoxStream, StreamExt as _, unfold};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::types::{Types, Unfit};
 use super::{Connection, Done, Driver, Sent};
 use crate::error::SinkError;
 use crate::metrics::Counter;
@@ -23,29 +26,18 @@ const PARALLEL_FLUSHES: usize = 64;
 
 impl Driver {
     pub(super) fn create_stream(&mut self, lane: Lane, destination: Destination) {
-        let letters = self
-            .dead_letters
-            .as_ref()
-            .filter(|_| destination == Destination::DeadLetters);
-        let table = letters.map_or(&self.table, |letters| &letters.table).clone();
-        let transport = self.transport.clone();
+        let types = self.types(destination);
         self.calls.spawn(async move {
-            let result = transport.create_stream(&table).await;
             Done::Created {
                 lane,
                 destination,
-                result,
+                result: types.create().await,
             }
         });
     }
 
-    /// Whether a table takes what is written for it still: it may be another one than at the start, and of rows that are written for
-    /// other types BigQuery refuses some and misreads others.
-    pub(super) fn check_types(
-        &self,
-        destination: Destination,
-        schema: Option<&TableSchema>,
-    ) -> Result<(), SinkError> {
+    /// What is written where.
+    fn types(&self, destination: Destination) -> Types {
         let letters = self
             .dead_letters
             .as_ref()
@@ -53,10 +45,35 @@ impl Driver {
         let (table, wire) = letters.map_or((&self.table, &self.wire), |letters| {
             (&letters.table, &letters.wire)
         });
-        let retyped = schema.map_or_else(Vec::new, |schema| wire.retyped(schema));
+        Types {
+            table: table.clone(),
+            wire: Arc::clone(wire),
+            options: Arc::clone(&self.options),
+            environment: self.environment.clone(),
+        }
+    }
+
+    /// Whether a table takes what is written for it still: it may be another one than at the start, and of rows that are written for
+    /// other types BigQuery refuses some and misreads others. For those who append know: what they tell is so.
+    pub(super) fn check_types(
+        &self,
+        destination: Destination,
+        schema: &TableSchema,
+    ) -> Result<(), SinkError> {
+        let retyped = self.types(destination).wire.retyped(schema);
         if retyped.is_empty() {
             return Ok(());
         }
+        self.fault_of(destination, Unfit::Retyped(retyped)).map(drop)
+    }
+
+    /// What the core is told of it, if it is for the core to decide.
+    pub(super) fn fault_of(&self, destination: Destination, unfit: Unfit) -> Result<Fault, SinkError> {
+        let retyped = match unfit {
+            Unfit::Fault(fault) => return Ok(fault),
+            Unfit::Retyped(retyped) => retyped,
+        };
+        let table = self.types(destination).table;
         Err(SinkError::external(format!(
             "table {table} is another one than at the start, or was changed: its column {}; the job restarts from its checkpoint and \
              looks whether its columns fit. {}",
@@ -73,17 +90,32 @@ impl Driver {
             .dead_letters
             .as_ref()
             .filter(|letters| letters.table == *stream.table());
-        let schema = letters
-            .map_or(&self.wire, |letters| &letters.wire)
-            .writer_schema();
         let destination = match letters {
             Some(_) => Destination::DeadLetters,
             None => Destination::Table,
         };
+        let types = self.types(destination);
+        let schema = types.wire.writer_schema();
         // A default stream is there without being created.
         self.metrics.opened(name, destination);
-        let mut opened = self.transport.open_append(&stream, schema, TRACE_ID, capacity);
-        if letters.is_none() && self.missing_values == MissingValues::Default {
+        // What a connection does not tell of is what changed before it.
+        let asks = !self.fresh.remove(name) && types.wire.may_be_misread();
+        let mut opened = if asks {
+            let (opens, opening) = oneshot::channel();
+            let name = stream.clone();
+            self.calls.spawn(async move {
+                Done::Asked {
+                    connection: generation,
+                    opens,
+                    result: types.ask(&name).await,
+                }
+            });
+            self.transport
+                .open_append_after(opening, &stream, schema, TRACE_ID, capacity)
+        } else {
+            self.transport.open_append(&stream, schema, TRACE_ID, capacity)
+        };
+        if destination == Destination::Table && self.missing_values == MissingValues::Default {
             opened.sender.take_defaults_for_null();
         }
         let (events, abort) = events(generation, opened.receiver);

@@ -10,6 +10,7 @@ mod formats;
 mod metrics;
 mod replaced;
 mod restore;
+mod retyped;
 mod sizes;
 mod spans;
 mod start;

@@ -24,7 +24,7 @@ fn replace_table(world: &World) {
 }
 
 /// Drops the table and creates one with these columns.
-fn replace_by(world: &World, columns: Vec<Column>) {
+pub(super) fn replace_by(world: &World, columns: Vec<Column>) {
     let now = world.handle.shared().now();
     world.handle.shared().with(|machine| {
         let rest = serde_json::Map::new();
@@ -35,7 +35,7 @@ fn replace_by(world: &World, columns: Vec<Column>) {
 }
 
 /// Gives the table other columns than BigQuery would let it have by a change.
-fn set_columns(world: &World, columns: Vec<Column>) {
+pub(super) fn set_columns(world: &World, columns: Vec<Column>) {
     let now = world.handle.shared().now();
     world.handle.shared().with(|machine| {
         let rest = serde_json::Map::new();
@@ -46,7 +46,7 @@ fn set_columns(world: &World, columns: Vec<Column>) {
 }
 
 /// A sink that has published checkpoint 1 (rows 0 to 2) twenty minutes after the table was created.
-async fn published(world: &World) -> BigQuerySink {
+pub(super) async fn published(world: &World) -> BigQuerySink {
     world.handle.advance(20 * 60_000);
     world.attempts.fetch_add(20 * 60_000_000, Ordering::Relaxed);
     let mut sink = world.start(None).await;
@@ -377,7 +377,7 @@ async fn a_table_that_can_never_take_the_rows_ends_the_job_in_seconds_with_the_c
     }
 }
 
-fn id() -> Column {
+pub(super) fn id() -> Column {
     Column::new("id", Kind::Int64, Mode::Required)
 }
 
