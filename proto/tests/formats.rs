@@ -214,3 +214,73 @@ fn rows_that_were_written_are_cut_in_two_as_if_they_had_been_written_so() {
         }
     }
 }
+
+#[test]
+fn rows_that_are_taken_out_leave_the_others_as_they_were() {
+    let tags = |row: i64| (0..row).collect();
+    let all: Vec<_> = (0..7).map(|row| (row, Some(10), tags(row))).collect();
+    for format in [Format::Arrow, Format::Proto] {
+        let (encoder, wire) = world(format);
+        let measured = |rows_of: &[_]| {
+            let converted = encoder.convert(&rows(rows_of)).unwrap().batch;
+            wire.measure(converted).unwrap()
+        };
+        let whole = wire.join(&[measured(&all[..3]), measured(&all[3..])]).unwrap();
+        for out in [
+            &[][..],
+            &[0],
+            &[6],
+            &[0, 1, 2],
+            &[2, 3],
+            &[1, 4, 6],
+            &[0, 1, 2, 3, 4, 5, 6],
+        ] {
+            let left = (0..).zip(&all).filter(|(row, _)| !out.contains(row));
+            let left = measured(&left.map(|(_, row)| row.clone()).collect::<Vec<_>>());
+            let without = whole.without(out).unwrap();
+            assert_eq!(without.num_rows(), 7 - out.len());
+            assert_eq!(
+                (without.batch(), without.bytes()),
+                (left.batch(), left.bytes()),
+                "{out:?}"
+            );
+            assert_eq!(
+                wire.encode(&[without]).unwrap(),
+                wire.encode(&[left]).unwrap(),
+                "{out:?}"
+            );
+        }
+        let error = whole.without(&[7]).unwrap_err().to_string();
+        assert!(error.ends_with("there is no row 7"), "{error}");
+    }
+}
+
+#[test]
+fn rows_that_are_written_do_without_what_they_were_written_from() {
+    let all: Vec<_> = (0..100).map(|row| (row, None, Vec::new())).collect();
+    for format in [Format::Arrow, Format::Proto] {
+        let (encoder, wire) = world(format);
+        let converted = encoder.convert(&rows(&all)).unwrap().batch;
+        let column = Arc::downgrade(converted.column(0));
+        let measured = wire.measure(converted).unwrap();
+        let request = wire.encode(std::slice::from_ref(&measured)).unwrap();
+        if format == Format::Proto {
+            // 100 integers and the offsets of 100 texts and lists at least, where two bytes are written of an integer.
+            assert!(
+                (1_600..3_200).contains(&measured.kept_bytes()),
+                "{}",
+                measured.kept_bytes()
+            );
+            assert!(measured.bytes() < 500);
+        }
+        let written = measured.without_batch();
+        assert_eq!(written.kept_bytes(), 0);
+        assert_eq!(column.upgrade().is_none(), format == Format::Proto);
+        let (first, second) = written.split_at(40);
+        assert_eq!((first.num_rows(), second.num_rows()), (40, 60));
+        assert_eq!(wire.encode(&[first.clone(), second.clone()]).unwrap(), request);
+        let joined = wire.join(&[first, second]).unwrap();
+        assert_eq!(joined.num_rows(), 100);
+        assert_eq!(wire.encode(&[joined]).unwrap(), request);
+    }
+}

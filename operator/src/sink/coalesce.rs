@@ -23,6 +23,9 @@ const MERGED: usize = 64;
 /// Tiny is what this many of do not fill a request.
 const TINY: usize = 4 * MERGED;
 
+/// Into so many requests at least the window is parted that is filled by what is kept beside them.
+const PARTS: usize = 8;
+
 /// Converted rows that were not sent yet: less than one request's, and the batch that came last.
 #[derive(Debug)]
 pub(super) struct Coalescer {
@@ -30,11 +33,15 @@ pub(super) struct Coalescer {
     pieces: VecDeque<Piece>,
     /// Of all pieces.
     bytes: usize,
+    /// Of memory beside that.
+    kept: usize,
     /// Tiny pieces at the end.
     tiny: usize,
     target: usize,
     /// Most bytes of a request's rows.
     limit: usize,
+    /// Most bytes of memory that are kept beside a request's rows, if they are more than one.
+    most_kept: usize,
 }
 
 #[derive(Debug)]
@@ -59,16 +66,19 @@ pub(super) fn largest(wire: &Wire) -> usize {
 }
 
 impl Coalescer {
-    /// Payloads of about `target` bytes, and of no more than the largest request holds.
-    pub(super) fn new(wire: Arc<Wire>, target: usize) -> Self {
+    /// Payloads of about `target` bytes, and of no more than the largest request holds. `window` is what all of them may take in memory,
+    /// of which what is kept beside one takes a part.
+    pub(super) fn new(wire: Arc<Wire>, target: usize, window: usize) -> Self {
         let limit = largest(&wire);
         Self {
             wire,
             pieces: VecDeque::new(),
             bytes: 0,
+            kept: 0,
             tiny: 0,
             target: target.min(limit),
             limit,
+            most_kept: window / PARTS,
         }
     }
 
@@ -79,6 +89,7 @@ impl Coalescer {
     pub(super) fn push(&mut self, rows: MeasuredRows) -> Result<(), SinkError> {
         let bytes = rows.bytes();
         self.bytes += bytes;
+        self.kept += rows.kept_bytes();
         self.tiny = if bytes * TINY < self.target {
             self.tiny + 1
         } else {
@@ -100,7 +111,7 @@ impl Coalescer {
 
     /// Whether a full request is waiting.
     pub(super) fn is_full(&self) -> bool {
-        self.bytes >= self.target
+        self.bytes >= self.target || self.kept > self.most_kept
     }
 
     /// Since when the oldest rows have been waiting.
@@ -136,23 +147,31 @@ impl Coalescer {
 
     fn take_pieces(&mut self) -> Vec<MeasuredRows> {
         let mut taken = Vec::new();
-        let mut room = self.target;
+        let (mut room, mut kept_room) = (self.target, self.most_kept);
         while let Some(Piece { rows, since }) = self.pieces.pop_front() {
             let bytes = rows.bytes();
+            let kept = rows.kept_bytes();
             self.bytes -= bytes;
-            if bytes <= room {
+            self.kept -= kept;
+            if bytes <= room && kept <= kept_room {
                 room -= bytes;
+                kept_room -= kept;
                 taken.push(rows);
                 continue;
             }
             // A row above the target goes alone.
             let first = usize::from(taken.is_empty());
-            let (fitting, rest) = rows.split_at(rows.fitting(room).max(first));
+            // Of what is kept, every row's share is the same.
+            let of_row = kept.div_ceil(rows.num_rows());
+            let fitting = kept_room.checked_div(of_row).unwrap_or(usize::MAX);
+            let fitting = fitting.min(rows.fitting(room));
+            let (fitting, rest) = rows.split_at(fitting.max(first));
             if fitting.num_rows() > 0 {
                 taken.push(fitting);
             }
             if rest.num_rows() > 0 {
                 self.bytes += rest.bytes();
+                self.kept += rest.kept_bytes();
                 self.pieces.push_front(Piece { rows: rest, since });
             }
             break;
@@ -170,10 +189,13 @@ impl Coalescer {
         };
         let rows: Vec<_> = tiny.into_iter().map(|piece| piece.rows).collect();
         self.bytes -= rows.iter().map(MeasuredRows::bytes).sum::<usize>();
+        self.kept -= rows.iter().map(MeasuredRows::kept_bytes).sum::<usize>();
         let rows = self.wire.join(&rows).map_err(|error| {
             SinkError::internal("batches of one schema could not be joined").with_source(error)
         })?;
+        let rows = rows.compact();
         self.bytes += rows.bytes();
+        self.kept += rows.kept_bytes();
         self.pieces.push_back(Piece { rows, since });
         Ok(())
     }

@@ -184,7 +184,7 @@ impl Driver {
         options: &Arc<SinkOptions>,
         environment: &Environment,
     ) -> Self {
-        let coalescer = Coalescer::new(Arc::clone(&wire), options.append_bytes);
+        let coalescer = Coalescer::new(Arc::clone(&wire), options.append_bytes, options.inflight_bytes);
         Self {
             core,
             clock: metrics.clock(),
@@ -281,7 +281,7 @@ impl Driver {
     /// Where the next request goes: one that is full, or has waited long enough, or that a mark waits for, if there is room. Dead letters
     /// first, since a barrier or the end of data may wait for them.
     fn next_to_send(&self) -> Option<Destination> {
-        if !self.core.has_room() {
+        if !self.has_room() {
             return None;
         }
         let is_due = |coalescer: &Coalescer, waited_for: bool| {
@@ -299,6 +299,10 @@ impl Driver {
         is_due(&self.coalescer, self.mark.is_some()).then_some(Destination::Table)
     }
 
+    fn has_room(&self) -> bool {
+        self.core.has_room() && self.payloads.have_room(self.options.inflight_bytes)
+    }
+
     fn coalescers(&self) -> impl Iterator<Item = &Coalescer> {
         let letters = self.dead_letters.as_ref().map(|letters| &letters.coalescer);
         std::iter::once(&self.coalescer).chain(letters)
@@ -310,7 +314,7 @@ impl Driver {
         let linger = self
             .coalescers()
             .filter_map(|coalescer| Some(coalescer.since()? + self.linger));
-        let linger = linger.min().filter(|_| !sends && self.core.has_room());
+        let linger = linger.min().filter(|_| !sends && self.has_room());
         core.into_iter().chain(linger).min()
     }
 

@@ -74,7 +74,8 @@ impl Sieve<'_> {
             return Err(rows_too_large(&over, self.limit));
         }
         Ok(Sifted {
-            good: Some(good),
+            // Nothing asks for rows again that cannot become dead letters.
+            good: Some(good.without_batch()),
             refused: None,
         })
     }
@@ -102,9 +103,9 @@ impl Sieve<'_> {
                 reasons.insert(fitting[row], Reason::too_large(bytes, self.limit));
             }
             let over: Vec<usize> = over.into_iter().map(|(row, _)| row).collect();
-            good = self.measured(Converted {
-                batch: without(good.batch(), &over)?,
-                truncated: 0,
+            let without = good.without(&over);
+            good = without.map_err(|error| {
+                SinkError::internal("rows could not be taken out of a batch").with_source(error)
             })?;
         }
         let mut refused = None;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{BooleanArray, RecordBatch};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 use arrow_select::concat::concat_batches;
+use arrow_select::filter::filter_record_batch;
 use bytes::Bytes;
 use thiserror::Error;
 
@@ -53,20 +54,24 @@ pub enum WriterSchema {
 /// Converted rows whose size in a request is known.
 #[derive(Clone, Debug)]
 pub struct MeasuredRows {
-    batch: RecordBatch,
-    sizes: Sizes,
+    form: Form,
 }
 
 #[derive(Clone, Debug)]
-enum Sizes {
+enum Form {
     Arrow {
+        batch: RecordBatch,
         /// Bytes of a message without rows.
         empty: usize,
         /// Bytes of these rows' message beyond that.
         bytes: usize,
     },
-    /// The rows as they are sent.
-    Proto(ProtoBatch),
+    Proto {
+        /// The rows as they are sent.
+        written: ProtoBatch,
+        /// What they were written from, if that is kept.
+        batch: Option<RecordBatch>,
+    },
 }
 
 /// The rows of one request.
@@ -142,13 +147,6 @@ impl Wire {
         matches!(self.inner, Inner::Proto(_))
     }
 
-    /// Whether a table whose columns are of other types may take these rows for other values: protobuf's, whose numbers and bytes do not say
-    /// what they are. Arrow's do.
-    #[must_use]
-    pub fn may_be_misread(&self) -> bool {
-        matches!(self.inner, Inner::Proto(_))
-    }
-
     /// Bytes that a request's rows take besides the rows themselves.
     #[must_use]
     pub fn overhead(&self) -> usize {
@@ -166,24 +164,32 @@ impl Wire {
         if !Arc::ptr_eq(batch.schema_ref(), &self.schema) && batch.schema_ref() != &self.schema {
             return Err(EncodeError::Schema);
         }
-        let sizes = match &self.inner {
-            Inner::Arrow { empty, .. } => Sizes::arrow(&batch, *empty),
-            Inner::Proto(messages) => Sizes::Proto(messages.write(&batch)),
+        let form = match &self.inner {
+            Inner::Arrow { empty, .. } => Form::arrow(batch, *empty),
+            Inner::Proto(messages) => Form::Proto {
+                written: messages.write(&batch),
+                batch: Some(batch),
+            },
         };
-        Ok(MeasuredRows { batch, sizes })
+        Ok(MeasuredRows { form })
     }
 
-    /// Makes one of several, in their order.
+    /// Makes one of several, in their order. Protobuf's share their buffers with those.
     ///
     /// # Errors
     /// [`EncodeError::Arrow`]: a column of all of them ends beyond 2 GiB.
     pub fn join(&self, rows: &[MeasuredRows]) -> Result<MeasuredRows, EncodeError> {
-        let batch = concat_batches(&self.schema, rows.iter().map(|rows| &rows.batch))?;
-        let sizes = match &self.inner {
-            Inner::Arrow { empty, .. } => Sizes::arrow(&batch, *empty),
-            Inner::Proto(messages) => Sizes::Proto(messages.joined(rows).compact()),
+        let batches: Option<Vec<&RecordBatch>> = rows.iter().map(MeasuredRows::batch).collect();
+        let batch = batches.map(|batches| concat_batches(&self.schema, batches));
+        let form = match (&self.inner, batch.transpose()?) {
+            (Inner::Arrow { empty, .. }, Some(batch)) => Form::arrow(batch, *empty),
+            (Inner::Arrow { .. }, None) => return Err(EncodeError::Schema),
+            (Inner::Proto(messages), batch) => Form::Proto {
+                written: messages.joined(rows),
+                batch,
+            },
         };
-        Ok(MeasuredRows { batch, sizes })
+        Ok(MeasuredRows { form })
     }
 
     /// Cuts the rows of a request in two: the first half of them, rounded down, and the others.
@@ -213,11 +219,17 @@ impl Wire {
     /// # Errors
     /// [`EncodeError::Arrow`]: one message cannot hold them.
     pub fn encode(&self, rows: &[MeasuredRows]) -> Result<EncodedRows, EncodeError> {
-        let batches = rows.iter().map(|rows| &rows.batch);
         Ok(match &self.inner {
             Inner::Arrow { .. } => EncodedRows::Arrow(match rows {
-                [single] => ipc::batch_message(&single.batch)?,
-                _ => ipc::batch_message(&concat_batches(&self.schema, batches)?)?,
+                [
+                    MeasuredRows {
+                        form: Form::Arrow { batch, .. },
+                    },
+                ] => ipc::batch_message(batch)?,
+                _ => match self.join(rows)?.form {
+                    Form::Arrow { batch, .. } => ipc::batch_message(&batch)?,
+                    Form::Proto { .. } => return Err(EncodeError::Schema),
+                },
             }),
             Inner::Proto(messages) => EncodedRows::Proto(messages.joined(rows)),
         })
@@ -227,10 +239,10 @@ impl Wire {
 impl Messages {
     /// The rows of all, as they were written.
     fn joined(&self, rows: &[MeasuredRows]) -> ProtoBatch {
-        let written = rows.iter().map(|rows| match &rows.sizes {
-            Sizes::Proto(written) => written.clone(),
+        let written = rows.iter().map(|rows| match &rows.form {
+            Form::Proto { written, .. } => written.clone(),
             // Measured for the other format.
-            Sizes::Arrow { .. } => self.write(&rows.batch),
+            Form::Arrow { batch, .. } => self.write(batch),
         });
         ProtoBatch::joined(written)
     }
@@ -250,34 +262,67 @@ impl MeasuredRows {
     /// Number of rows.
     #[must_use]
     pub fn num_rows(&self) -> usize {
-        self.batch.num_rows()
+        match &self.form {
+            Form::Arrow { batch, .. } => batch.num_rows(),
+            Form::Proto { written, .. } => written.num_rows(),
+        }
     }
 
     /// Bytes that the rows take in a request, without [`Wire::overhead`]. Exact for protobuf; for Arrow a little more at most.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        match &self.sizes {
-            Sizes::Arrow { bytes, .. } => *bytes,
-            Sizes::Proto(rows) => rows.bytes(),
+        match &self.form {
+            Form::Arrow { bytes, .. } => *bytes,
+            Form::Proto { written, .. } => written.bytes(),
         }
     }
 
-    /// The converted rows themselves.
+    /// The converted rows themselves, unless they were let go of.
     #[must_use]
-    pub fn batch(&self) -> &RecordBatch {
-        &self.batch
+    pub fn batch(&self) -> Option<&RecordBatch> {
+        match &self.form {
+            Form::Arrow { batch, .. } => Some(batch),
+            Form::Proto { batch, .. } => batch.as_ref(),
+        }
+    }
+
+    /// Bytes of memory that the converted rows take beside the written ones. None for Arrow, where they are what is written.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        match &self.form {
+            Form::Arrow { .. } => 0,
+            Form::Proto { batch, .. } => batch.as_ref().map_or(0, batch_bytes),
+        }
+    }
+
+    /// Lets go of the converted rows where the written ones suffice.
+    #[must_use]
+    pub fn without_batch(mut self) -> Self {
+        if let Form::Proto { batch, .. } = &mut self.form {
+            *batch = None;
+        }
+        self
+    }
+
+    /// The same rows, written in buffers of their own, which keep no other rows alive.
+    #[must_use]
+    pub fn compact(mut self) -> Self {
+        if let Form::Proto { written, .. } = &mut self.form {
+            *written = written.compact();
+        }
+        self
     }
 
     /// The rows that could not go even alone into a request whose rows may take `limit` bytes: the index of each, ascending, and what it
     /// takes. As exact as [`bytes`](Self::bytes).
     #[must_use]
     pub fn rows_over(&self, limit: usize) -> Vec<(usize, usize)> {
-        let (sizes, overhead): (Box<dyn Iterator<Item = usize>>, _) = match &self.sizes {
-            Sizes::Arrow { empty, .. } => {
-                let alone = |row| batch_bytes(&self.batch.slice(row, 1));
+        let (sizes, overhead): (Box<dyn Iterator<Item = usize>>, _) = match &self.form {
+            Form::Arrow { batch, empty, .. } => {
+                let alone = |row| batch_bytes(&batch.slice(row, 1));
                 (Box::new((0..self.num_rows()).map(alone)), *empty)
             }
-            Sizes::Proto(rows) => (Box::new(rows.sizes()), 0),
+            Form::Proto { written, .. } => (Box::new(written.sizes()), 0),
         };
         if self.bytes() + overhead <= limit {
             return Vec::new();
@@ -288,15 +333,15 @@ impl MeasuredRows {
     /// How many of the first rows take at most `room` bytes. Rows differ in size, so it is not guessed.
     #[must_use]
     pub fn fitting(&self, room: usize) -> usize {
-        match &self.sizes {
-            Sizes::Arrow { empty, bytes } => {
+        match &self.form {
+            Form::Arrow { batch, empty, bytes } => {
                 if *bytes <= room {
                     return self.num_rows();
                 }
                 let (mut fits, mut too_many) = (0, self.num_rows());
                 while too_many - fits > 1 {
                     let middle = usize::midpoint(fits, too_many);
-                    if batch_bytes(&self.batch.slice(0, middle)) <= room + empty {
+                    if batch_bytes(&batch.slice(0, middle)) <= room + empty {
                         fits = middle;
                     } else {
                         too_many = middle;
@@ -304,7 +349,7 @@ impl MeasuredRows {
                 }
                 fits
             }
-            Sizes::Proto(rows) => rows.fitting(room),
+            Form::Proto { written, .. } => written.fitting(room),
         }
     }
 
@@ -312,27 +357,53 @@ impl MeasuredRows {
     #[must_use]
     pub fn split_at(&self, rows: usize) -> (Self, Self) {
         let rows = rows.min(self.num_rows());
-        let batches = [
-            self.batch.slice(0, rows),
-            self.batch.slice(rows, self.num_rows() - rows),
-        ];
-        let (first, second) = match &self.sizes {
-            Sizes::Arrow { empty, .. } => batches.each_ref().map(|batch| Sizes::arrow(batch, *empty)).into(),
-            Sizes::Proto(written) => {
+        let cut = |batch: &RecordBatch| {
+            let rest = batch.num_rows() - rows;
+            (batch.slice(0, rows), batch.slice(rows, rest))
+        };
+        let (first, second) = match &self.form {
+            Form::Arrow { batch, empty, .. } => {
+                let (first, second) = cut(batch);
+                (Form::arrow(first, *empty), Form::arrow(second, *empty))
+            }
+            Form::Proto { written, batch } => {
+                let (front, behind) = batch.as_ref().map(cut).unzip();
                 let (first, second) = written.split_at(rows);
-                (Sizes::Proto(first), Sizes::Proto(second))
+                let part = |written, batch| Form::Proto { written, batch };
+                (part(first, front), part(second, behind))
             }
         };
-        let [front, behind] = batches;
-        let part = |batch, sizes| Self { batch, sizes };
-        (part(front, first), part(behind, second))
+        (Self { form: first }, Self { form: second })
+    }
+
+    /// The rows without these, by ascending index.
+    ///
+    /// # Errors
+    /// [`EncodeError::Arrow`]: there is no row of such an index.
+    pub fn without(&self, rows: &[usize]) -> Result<Self, EncodeError> {
+        let mut stays = vec![true; self.num_rows()];
+        for &row in rows {
+            *stays
+                .get_mut(row)
+                .ok_or_else(|| ArrowError::InvalidArgumentError(format!("there is no row {row}")))? = false;
+        }
+        let stays = BooleanArray::from(stays);
+        let filter = |batch: &RecordBatch| filter_record_batch(batch, &stays);
+        let form = match &self.form {
+            Form::Arrow { batch, empty, .. } => Form::arrow(filter(batch)?, *empty),
+            Form::Proto { written, batch } => Form::Proto {
+                written: written.without(rows),
+                batch: batch.as_ref().map(filter).transpose()?,
+            },
+        };
+        Ok(Self { form })
     }
 }
 
-impl Sizes {
-    fn arrow(batch: &RecordBatch, empty: usize) -> Self {
-        let bytes = batch_bytes(batch).saturating_sub(empty);
-        Self::Arrow { empty, bytes }
+impl Form {
+    fn arrow(batch: RecordBatch, empty: usize) -> Self {
+        let bytes = batch_bytes(&batch).saturating_sub(empty);
+        Self::Arrow { batch, empty, bytes }
     }
 }
 

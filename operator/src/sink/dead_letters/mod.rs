@@ -75,7 +75,7 @@ impl DeadLetters {
         let wire = Arc::new(wire);
         Some(Self {
             table: table.clone(),
-            coalescer: Coalescer::new(Arc::clone(&wire), options.append_bytes),
+            coalescer: Coalescer::new(Arc::clone(&wire), options.append_bytes, options.inflight_bytes),
             wire,
             encoder,
             ratio: Ratio::new(*max_ratio),
@@ -153,7 +153,7 @@ impl DeadLetters {
         let letters = self.wire.measure(converted.batch);
         let letters = letters
             .map_err(|error| SinkError::internal("dead letters could not be measured").with_source(error))?;
-        self.coalescer.push(letters)
+        self.coalescer.push(letters.without_batch())
     }
 }
 

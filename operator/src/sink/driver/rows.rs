@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bigquery_sink_state::{BatchId, Destination, Input, NextOffset, RowCount, RowFault, StreamName};
 use bigquery_write_proto::rows::{EncodedRows, MeasuredRows};
 
-use super::super::refused::{Reason, Refused, Sifted, only, without};
+use super::super::refused::{Reason, Refused, Sifted, only};
 use super::Driver;
 use crate::error::SinkError;
 
@@ -28,17 +28,21 @@ pub(super) struct Payloads {
     by_number: BTreeMap<BatchId, Unacknowledged>,
     /// Of all of them.
     bytes: u64,
+    /// Of memory beside that.
+    kept: u64,
 }
 
 impl Payloads {
     pub(super) fn insert(&mut self, number: BatchId, payload: Unacknowledged) {
         self.bytes += payload.bytes();
+        self.kept += payload.kept_bytes();
         self.by_number.insert(number, payload);
     }
 
     pub(super) fn remove(&mut self, number: BatchId) -> Option<Unacknowledged> {
         let payload = self.by_number.remove(&number)?;
         self.bytes -= payload.bytes();
+        self.kept -= payload.kept_bytes();
         Some(payload)
     }
 
@@ -60,6 +64,12 @@ impl Payloads {
         self.bytes
     }
 
+    /// Whether there is room in memory for one more, where so many bytes are allowed: what is kept of protobuf's rows may be many times
+    /// what they are when written, which is what the core's window is about.
+    pub(super) fn have_room(&self, allowed: usize) -> bool {
+        self.bytes + self.kept < allowed as u64
+    }
+
     pub(super) fn len(&self) -> usize {
         self.by_number.len()
     }
@@ -68,6 +78,11 @@ impl Payloads {
 impl Unacknowledged {
     pub(super) fn bytes(&self) -> u64 {
         self.encoded.bytes() as u64
+    }
+
+    /// Of memory beside that.
+    fn kept_bytes(&self) -> u64 {
+        self.kept.iter().map(|rows| rows.kept_bytes() as u64).sum()
     }
 }
 
@@ -104,7 +119,6 @@ impl Driver {
         let may_shrink = destination == Destination::Table && self.dead_letters.is_some();
         self.next_batch += 1;
         let (id, rows) = (BatchId(self.next_batch), RowCount(payload.rows as u64));
-        let bytes = payload.encoded.bytes() as u64;
         let unacknowledged = Unacknowledged {
             destination,
             rows,
@@ -112,6 +126,7 @@ impl Driver {
             kept: if may_shrink { payload.measured } else { Vec::new() },
             sent_to: None,
         };
+        let bytes = unacknowledged.bytes();
         self.payloads.insert(id, unacknowledged);
         self.tell(Input::Batch {
             destination,
@@ -149,17 +164,19 @@ impl Driver {
             .iter()
             .map(|fault| usize::try_from(fault.index).expect("the core names rows of the request only"))
             .collect();
+        let Some(converted) = whole.batch() else {
+            return Err(SinkError::internal(
+                "rows are to become dead letters that were not kept for that",
+            ));
+        };
         let refused = Refused {
-            rows: only(whole.batch(), &rows)?,
+            rows: only(converted, &rows)?,
             reasons: faults
                 .iter()
-                .map(|fault| Reason::of_server(fault, whole.batch()))
+                .map(|fault| Reason::of_server(fault, converted))
                 .collect(),
         };
-        let good = self
-            .wire
-            .measure(without(whole.batch(), &rows)?)
-            .map_err(internal)?;
+        let good = whole.without(&rows).map_err(internal)?;
         payload.rows = RowCount(good.num_rows() as u64);
         payload.kept = vec![good];
         payload.encoded = self.wire.encode(&payload.kept).map_err(internal)?;
@@ -206,7 +223,6 @@ impl Driver {
         }
         self.next_batch += 1;
         let rest = BatchId(self.next_batch);
-        let (bytes, rest_bytes) = (first.bytes() as u64, second.bytes() as u64);
         let part = |rows, encoded, kept| Unacknowledged {
             destination: whole.destination,
             rows: RowCount(rows),
@@ -214,9 +230,11 @@ impl Driver {
             kept,
             sent_to: None,
         };
-        self.payloads.insert(batch, part(rows, first, kept));
-        self.payloads
-            .insert(rest, part(whole.rows.0 - rows, second, kept_behind));
+        let first = part(rows, first, kept);
+        let second = part(whole.rows.0 - rows, second, kept_behind);
+        let (bytes, rest_bytes) = (first.bytes(), second.bytes());
+        self.payloads.insert(batch, first);
+        self.payloads.insert(rest, second);
         self.tell(Input::BatchSplit {
             batch,
             rows: RowCount(rows),

@@ -21,7 +21,7 @@ const FORMATS: [Format; 2] = [Format::Arrow, Format::Proto];
 
 /// Rows and bytes of each request that these batches make, when nothing else comes.
 fn requests(format: Format, batches: impl IntoIterator<Item = RecordBatch>) -> Vec<(usize, usize)> {
-    let mut coalescer = Coalescer::new(Arc::new(wire(format)), TARGET);
+    let mut coalescer = Coalescer::new(Arc::new(wire(format)), TARGET, 64 << 20);
     let mut requests = Vec::new();
     let mut take = |coalescer: &mut Coalescer| {
         let payload = coalescer.take().unwrap().unwrap();
@@ -109,7 +109,7 @@ async fn a_large_batch_is_cut_by_bytes_and_not_by_rows() {
 #[tokio::test(start_paused = true)]
 async fn rows_keep_their_order_through_joining_and_cutting() {
     let encoder = encoder();
-    let mut coalescer = Coalescer::new(Arc::new(wire(Format::Arrow)), 64 << 10);
+    let mut coalescer = Coalescer::new(Arc::new(wire(Format::Arrow)), 64 << 10, 64 << 20);
     let (mut next, mut taken, mut expected) = (0, Vec::new(), Vec::new());
     // Tiny ones in a row, merged and not, and large ones between.
     for size in std::iter::repeat_n(1, 200)
@@ -142,7 +142,7 @@ async fn rows_keep_their_order_through_joining_and_cutting() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_a_full_request_waits_since_its_own_arrival() {
-    let mut coalescer = Coalescer::new(Arc::new(wire(Format::Arrow)), TARGET);
+    let mut coalescer = Coalescer::new(Arc::new(wire(Format::Arrow)), TARGET, 64 << 20);
     assert_eq!(coalescer.since(), None);
     let begin = Instant::now();
     coalescer

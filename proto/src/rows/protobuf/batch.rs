@@ -87,6 +87,19 @@ impl ProtoBatch {
         (first, second)
     }
 
+    /// The rows without these, by ascending index; shares the buffers.
+    pub(in crate::rows) fn without(&self, rows: &[usize]) -> Self {
+        let mut left = Self::default();
+        let (mut rest, mut begin) = (self.clone(), 0);
+        for &row in rows {
+            let (before, from) = rest.split_at(row - begin);
+            left.pieces.extend(before.pieces);
+            (rest, begin) = (from.split_at(1).1, row + 1);
+        }
+        left.pieces.extend(rest.pieces);
+        left
+    }
+
     /// The rows of several, in their order.
     pub(in crate::rows) fn joined(batches: impl Iterator<Item = Self>) -> Self {
         Self {

@@ -228,7 +228,10 @@ fn what_is_null_may_be_anything() {
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("int64", Arc::new(Int64Array::new(of_64.clone().into(), nulls()))),
         ("double", Arc::new(Float64Array::new(floats, nulls()))),
-        ("bool", Arc::new(BooleanArray::new(vec![true, false].into(), nulls()))),
+        (
+            "bool",
+            Arc::new(BooleanArray::new(vec![true, false].into(), nulls())),
+        ),
         (
             "date",
             Arc::new(Date32Array::new(vec![i32::MIN, i32::MAX].into(), nulls())),
@@ -266,7 +269,11 @@ fn what_is_null_may_be_anything() {
     let rows = Messages::new(batch.schema_ref(), &table).unwrap().write(&batch);
     assert_eq!(rows.rows().collect::<Vec<_>>(), [Bytes::new(), Bytes::new()]);
     // The same as elements that are null with their STRUCT.
-    let outer = StructArray::new(batch.schema_ref().fields().clone(), batch.columns().to_vec(), nulls());
+    let outer = StructArray::new(
+        batch.schema_ref().fields().clone(),
+        batch.columns().to_vec(),
+        nulls(),
+    );
     assert_eq!(column_of(outer), hexes(["", ""]));
     crate::rows::ipc::batch_message(&batch).unwrap();
 }

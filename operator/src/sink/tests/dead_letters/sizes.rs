@@ -98,3 +98,58 @@ async fn a_row_that_the_server_alone_finds_too_large_becomes_a_dead_letter() {
         );
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_kept_of_rows_that_are_small_when_written_counts_towards_the_window() {
+    // 63 of 64 columns are NULL, of which protobuf writes nothing and Arrow 8 bytes each.
+    const COLUMNS: usize = 64;
+    const ROWS: i64 = 1_000;
+    let world = World::with_letters("proto");
+    let columns: Vec<_> = (0..COLUMNS)
+        .map(|column| Column::new(format!("c{column}"), Kind::Int64, Mode::Nullable))
+        .collect();
+    let table = TableRef::new("shop", "sales", "sparse");
+    world.handle.create_table(&table, Schema { columns }).unwrap();
+    let fields = (0..COLUMNS).map(|column| Field::new(format!("c{column}"), DataType::Int64, true));
+    let fields = Arc::new(ArrowSchema::new(fields.collect::<Vec<_>>()));
+    let mut sink = world.sink(0, 1);
+    sink.columns = Arc::clone(&fields);
+    let more = [
+        ("table", "sparse"),
+        ("write.format", "proto"),
+        ("write.append.bytes", "1MiB"),
+        ("write.inflight.bytes", "4MiB"),
+        ("write.inflight.time", "60s"),
+    ];
+    sink.options = Arc::new(options(&[&LETTERS[1..], &more].concat()));
+    sink.on_start(None).await.unwrap();
+    world.fault(r#"{"rpc": "AppendRows", "action": {"kind": "delay", "ms": 60000}}"#);
+    let batch = |first: i64| {
+        let filled: ArrayRef = Arc::new(Int64Array::from_iter_values(first..first + ROWS));
+        let empty: ArrayRef = Arc::new(Int64Array::new_null(ROWS as usize));
+        let arrays = std::iter::once(filled).chain(vec![empty; COLUMNS - 1]);
+        RecordBatch::try_new(Arc::clone(&fields), arrays.collect()).unwrap()
+    };
+    // Each of them takes half a mebibyte, and 7 kB when written.
+    let mut taken = 0;
+    let mut is_held_up = false;
+    while !is_held_up && taken < 100 {
+        let mut put = Box::pin(sink.process_batch(batch(taken * ROWS)));
+        let at_once = tokio::time::timeout(Duration::from_secs(1), &mut put);
+        match at_once.await {
+            Ok(put) => put.unwrap(),
+            Err(_) => {
+                is_held_up = true;
+                put.await.unwrap();
+            }
+        }
+        taken += 1;
+    }
+    assert!((8..=14).contains(&taken), "{taken} batches were taken");
+    let stored = checkpoint(1, &mut sink).await;
+    let rows = taken * ROWS;
+    assert_eq!(commit(1, &stored, &mut sink).await, rows as u64);
+    let visible = world.handle.rows(&table).unwrap();
+    let ids = visible.column(0).as_primitive::<Int64Type>().values().to_vec();
+    assert_eq!(ids, (0..rows).collect::<Vec<_>>());
+}
