@@ -148,6 +148,36 @@ mod tests {
     }
 
     #[test]
+    fn numbers_widen() {
+        let numeric = || Kind::Numeric {
+            precision: None,
+            scale: None,
+        };
+        let bignumeric = || Kind::BigNumeric {
+            precision: None,
+            scale: None,
+        };
+        let table = |kind| schema(vec![Column::new("x", kind, Mode::Nullable)]);
+        let whole = r#"{"x": -9223372036854775808} {"x": null} {"x": 9223372036854775807}"#;
+        for (before, after, json) in [
+            (Kind::Int64, numeric(), whole),
+            (Kind::Int64, bignumeric(), whole),
+            (Kind::Int64, Kind::Float64, r#"{"x": -1024} {"x": null}"#),
+            (
+                numeric(),
+                bignumeric(),
+                r#"{"x": "-99999999999999999999999999999.999999999"} {"x": "0.000000001"}"#,
+            ),
+            (numeric(), Kind::Float64, r#"{"x": 0.5} {"x": -1024.25}"#),
+        ] {
+            let (before, after) = (table(before), table(after));
+            let conformed = conform(&parse(&before, json), &after).unwrap();
+            assert_eq!(conformed, parse(&after, json), "{json}");
+            conform(&conformed, &before).unwrap_err();
+        }
+    }
+
+    #[test]
     fn rows_that_cannot_take_a_column_say_which() {
         let before = schema(vec![Column::new("id", Kind::Int64, Mode::Nullable)]);
         let rows = parse(&before, r#"{"id": 1}"#);
