@@ -35,6 +35,8 @@ pub struct Tally {
     pub broken: Vec<Broken>,
     /// How many there were.
     pub broken_runs: usize,
+    /// The first violation of each property that was violated, by its number.
+    pub properties: BTreeMap<String, String>,
 }
 
 /// A run that showed what must not be.
@@ -48,6 +50,11 @@ pub struct Broken {
     pub violations: Vec<String>,
     /// Everything seen.
     pub trace: String,
+}
+
+/// The number of the property that a violation is of; what has none counts as one.
+pub(crate) fn property(violation: &str) -> &str {
+    violation.split_once(':').map_or(violation, |(number, _)| number)
 }
 
 /// Broken runs that are kept whole.
@@ -122,6 +129,10 @@ impl Tally {
             return;
         }
         self.broken_runs += 1;
+        for violation in &report.violations {
+            let first = self.properties.entry(property(violation).to_owned());
+            first.or_insert_with(|| violation.clone());
+        }
         if self.broken.len() < KEPT {
             self.broken.push(Broken {
                 index,
@@ -161,6 +172,9 @@ impl Tally {
         self.broken.extend(other.broken);
         self.broken.truncate(KEPT);
         self.broken_runs += other.broken_runs;
+        for (property, violation) in other.properties {
+            self.properties.entry(property).or_insert(violation);
+        }
     }
 
     /// How to see the first broken run again: a line, the scenario, the trace. `None` if all is well.
@@ -168,9 +182,15 @@ impl Tally {
     pub fn complaint(&self) -> Option<String> {
         let first = self.broken.first()?;
         let scenario = first.scenario.to_json();
+        let others: Vec<_> = self
+            .properties
+            .values()
+            .map(|first| format!("\n  {first}"))
+            .collect();
         Some(format!(
-            "{} of {} runs are broken; the first shows:\n  {}\nto see it again: cargo run -p bigquery-sink-simulation -- \
+            "of each property that is violated, one:{}\n{} of {} runs are broken; the first shows:\n  {}\nto see it again: cargo run -p bigquery-sink-simulation -- \
              --scenario '{scenario}'\n{}",
+            others.concat(),
             self.broken_runs,
             self.runs,
             first.violations.join("\n  "),

@@ -9,7 +9,7 @@ use bigquery_write_emulator::machine::Code;
 
 use crate::batch::on_all_cores;
 pub use crate::engine::plans::{barrier_plans, lone_bad_rows};
-use crate::point::{Called, Hit, Point, When};
+use crate::point::{Called, Hit, Point, StepKind, When};
 use crate::run::run;
 use crate::scenario::{
     ConnectionFault, ConnectionFaultKind, End, Incarnation, Scenario, StoreFault, StoreFaultKind,
@@ -66,6 +66,15 @@ pub fn early_zombies(calm: &Scenario, first: usize, step: usize) -> Vec<Scenario
     zombies
 }
 
+/// Killed as the first commit is on its way: what comes after replays it.
+#[must_use]
+pub fn killed_at_commit(calm: &Scenario) -> Option<Scenario> {
+    let is_it = |hit: &Hit| hit.point == Point::Step(StepKind::CommitSent);
+    let hit = hits(calm, 0).iter().position(is_it)?;
+    let loses_sent = true;
+    Some(with_end(calm, End::Kill { hit, loses_sent }))
+}
+
 /// A second kill at each point of the recovery from each of these kills, every `step`-th of them.
 #[must_use]
 pub fn crashes_in_recovery(first: &[Scenario], step: usize) -> Vec<Scenario> {
@@ -94,13 +103,24 @@ pub fn crashes_in_recovery(first: &[Scenario], step: usize) -> Vec<Scenario> {
 /// One run for each call that the calm run makes and each thing that can happen to it.
 #[must_use]
 pub fn call_faults(calm: &Scenario) -> Vec<Scenario> {
+    call_faults_of(calm, 0)
+}
+
+/// As [`call_faults`], for the calls of that process.
+#[must_use]
+pub fn call_faults_of(scenario: &Scenario, process: usize) -> Vec<Scenario> {
     let mut scenarios = Vec::new();
-    for (called, count) in calls(&hits(calm, 0)) {
-        for nth in 1..=count {
+    for (called, nths) in calls_of(scenario, process) {
+        for nth in nths {
             for action in actions(called) {
-                // Where rows are bad, which are is the workload's to say.
-                if !calm.workload.dead_letters || !matches!(action, FaultAction::RowErrors { .. }) {
-                    scenarios.push(with_rules(calm, rules(called, nth, action)));
+                // Where rows are bad, which are is the workload's to say. A stale end is one of the first process's stream.
+                let is_left_out = match action {
+                    FaultAction::RowErrors { .. } => scenario.workload.dead_letters,
+                    FaultAction::StaleEnd { .. } => process > 0,
+                    _ => false,
+                };
+                if !is_left_out {
+                    scenarios.push(with_rules(scenario, rules(called, nth, action)));
                 }
             }
         }
@@ -180,10 +200,10 @@ pub fn late_calls(calm: &Scenario) -> Vec<Scenario> {
                 let is_it = |hit: &Hit| hit.point == Point::Applied(called);
                 let hits = hits(&scenario, 0).into_iter().enumerate();
                 let mut calls = hits.filter(|(_, hit)| is_it(hit));
-                if let Some((hit, _)) = calls.nth(nth as usize - 1) {
-                    let loses_sent = false;
-                    scenarios.push(with_end(&scenario, End::Kill { hit, loses_sent }));
-                }
+                // It is made in this run as well, and only carried out later.
+                let (hit, _) = calls.nth(nth as usize - 1).expect("the same calls until then");
+                let loses_sent = false;
+                scenarios.push(with_end(&scenario, End::Kill { hit, loses_sent }));
             }
         }
     }
@@ -219,9 +239,15 @@ fn refuse(code: Code, in_band: bool) -> FaultAction {
 /// One run for each call that the calm run makes and each thing that can happen to the connection that it comes on.
 #[must_use]
 pub fn connection_faults(calm: &Scenario) -> Vec<Scenario> {
+    connection_faults_of(calm, 0)
+}
+
+/// As [`connection_faults`], for the calls of that process.
+#[must_use]
+pub fn connection_faults_of(calm: &Scenario, process: usize) -> Vec<Scenario> {
     let mut scenarios = Vec::new();
-    for (called, count) in calls(&hits(calm, 0)) {
-        for nth in 1..=count {
+    for (called, nths) in calls_of(calm, process) {
+        for nth in nths {
             for kind in ConnectionFaultKind::ALL {
                 let mut scenario = calm.clone();
                 scenario
@@ -445,6 +471,17 @@ fn with_end_of(calm: &Scenario, process: usize, end: End) -> Scenario {
 /// What the process comes by in this run.
 fn hits(scenario: &Scenario, process: usize) -> Vec<Hit> {
     run(scenario).hits.get(process).cloned().unwrap_or_default()
+}
+
+/// The calls that the process makes, as they are numbered over all processes.
+fn calls_of(scenario: &Scenario, process: usize) -> Vec<(Called, std::ops::RangeInclusive<u64>)> {
+    let hits = run(scenario).hits;
+    let (before, of) = hits.split_at(process.min(hits.len()));
+    let before = calls(&before.concat());
+    let of = calls(of.first().map_or(&[], Vec::as_slice));
+    let both = before.into_iter().zip(of);
+    both.map(|((called, before), (_, count))| (called, before + 1..=before + count))
+        .collect()
 }
 
 fn calls(hits: &[Hit]) -> Vec<(Called, u64)> {

@@ -166,6 +166,11 @@ fn named(kind: &impl Serialize) -> String {
         Value::String(name) => name,
         // A fault of a call is flat, one of a connection has its name outside.
         Value::Object(fields) => text(fields.get("kind"))
+            .map(|kind| match (&*kind, text(fields.get("code"))) {
+                // Each code is a fault of its own; of the others it says how the answer is lost.
+                ("refuse", Some(code)) => format!("{kind} {code}"),
+                _ => kind,
+            })
             .or_else(|| {
                 let (name, fields) = fields.iter().next()?;
                 let way = text(fields.get("way")).or_else(|| text(fields.get("code")));

@@ -5,14 +5,14 @@ use std::fmt;
 use std::ops::{Range, RangeInclusive};
 
 use arrow_array::cast::AsArray as _;
-use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::types::{Float64Type, Int64Type, TimestampMicrosecondType};
 use arrow_array::{Array, RecordBatch};
 use bigquery_sink_pipeline::store::CheckpointInfo;
 use bigquery_sink_state::{CommitList, SubtaskState};
 
 use crate::engine::Rows;
 use crate::process::{BAD_PLACE, GOOD_PLACE, LONG_NOTE, REFUSED, TABLE, fault_of};
-use crate::world::short;
+use crate::world::{BEGIN_MS, short};
 
 /// What the store said is complete, ever.
 #[derive(Clone, Debug, Default)]
@@ -27,18 +27,27 @@ pub(crate) struct Checkpoints {
     epochs: BTreeMap<(String, u64), u64>,
     /// Rows that a confirmed commit says are visible.
     confirmed_rows: u64,
+    /// What the engine's newest complete checkpoint lists.
+    declared: Listed,
     /// The newest complete one: parallelism, and whether it is confirmed.
     pub(crate) newest: Option<Newest>,
 }
 
 /// What a complete checkpoint held when it was seen first.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Held {
     parallelism: u32,
     input_ended: bool,
     rows_committed: u64,
-    /// Rows of its commit lists.
+    listed: Listed,
+}
+
+/// What the commit lists of a checkpoint hold.
+#[derive(Clone, Debug, Default)]
+struct Listed {
     rows: u64,
+    /// Streams, and the exclusive end of each.
+    ends: Vec<(String, u64)>,
 }
 
 /// The newest complete checkpoint.
@@ -72,7 +81,11 @@ pub(crate) struct Change {
 
 impl Checkpoints {
     /// Takes over what is new; says so, and whether a line is a violation.
-    pub(crate) fn update(&mut self, listed: Vec<CheckpointInfo>) -> Vec<(bool, String)> {
+    pub(crate) fn update(
+        &mut self,
+        listed: Vec<CheckpointInfo>,
+        published: &Published,
+    ) -> Vec<(bool, String)> {
         let mut said = Vec::new();
         for info in listed.iter().filter(|info| !info.complete) {
             // What nobody claimed may be claimed later, or was written by a zombie.
@@ -92,14 +105,14 @@ impl Checkpoints {
                 Ok(manifest) if !self.known.contains_key(&id) => {
                     let parts = manifest.subtasks.iter();
                     let parts = parts.map(|part| (&part.state[..], &part.commit[..]));
-                    let (rows, told) = self.complete(id, id.1, parts);
+                    let (listed, told) = self.complete(id, id.1, parts);
                     said.extend(told);
                     let held = Held {
                         parallelism: manifest.parallelism,
                         input_ended: manifest.input_ended,
                         // Of both tables, as they are counted here.
                         rows_committed: manifest.rows_committed + manifest.rows_rejected,
-                        rows,
+                        listed,
                     };
                     self.known.insert(id, held);
                 }
@@ -109,37 +122,46 @@ impl Checkpoints {
                 && info.committed
                 && self.committed.insert(id)
             {
-                self.confirmed_rows = held.rows_committed;
+                // A superseded host may say it of an older one later.
+                self.confirmed_rows = self.confirmed_rows.max(held.rows_committed);
                 said.push((false, format!("checkpoint {id:?} is confirmed")));
+                said.extend(unpublished(id, &held.listed, published));
             }
         }
         self.newest = self.known.last_key_value().map(|(id, held)| Newest {
             parallelism: held.parallelism,
             committed: self.committed.contains(id),
             input_ended: held.input_ended,
-            rows: held.rows,
+            rows: held.listed.rows,
         });
         said
     }
 
-    /// A checkpoint is complete with these parts: state and commit entry of each subtask. Gives its rows, and what is to be said.
+    /// A checkpoint is complete with these parts: state and commit entry of each subtask. Gives what it lists, and what is to be said.
     fn complete<'a>(
         &mut self,
         id: impl fmt::Debug,
         epoch: u64,
         parts: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-    ) -> (u64, Vec<(bool, String)>) {
+    ) -> (Listed, Vec<(bool, String)>) {
         let mut said = Vec::new();
-        let mut rows = 0;
+        let mut listed = Listed::default();
         for (state, commit) in parts {
             said.extend(unreadable(format_args!("checkpoint {id:?}"), state, commit));
             if let Ok(list) = CommitList::decode(commit) {
-                rows += list.rows().0;
+                listed.rows += list.rows().0;
+                let ends = list.0.iter();
+                listed
+                    .ends
+                    .extend(ends.map(|info| (info.stream.0.clone(), info.flush_offset.next_offset().0)));
                 self.cover(&list, epoch);
             }
         }
-        said.push((false, format!("checkpoint {id:?} is complete with {rows} rows")));
-        (rows, said)
+        said.push((
+            false,
+            format!("checkpoint {id:?} is complete with {} rows", listed.rows),
+        ));
+        (listed, said)
     }
 
     /// The engine's newest checkpoint is complete.
@@ -149,21 +171,23 @@ impl Checkpoints {
         parts: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Vec<(bool, String)> {
         let mut parallelism = 0;
-        let (rows, said) = self.complete(epoch, epoch, parts.inspect(|_| parallelism += 1));
+        let (listed, said) = self.complete(epoch, epoch, parts.inspect(|_| parallelism += 1));
         self.newest = Some(Newest {
             parallelism,
             committed: false,
             input_ended: false,
-            rows,
+            rows: listed.rows,
         });
+        self.declared = listed;
         said
     }
 
     /// Its commit is confirmed.
-    pub(crate) fn confirm(&mut self) {
+    pub(crate) fn confirm(&mut self, published: &Published) -> Vec<(bool, String)> {
         if let Some(newest) = &mut self.newest {
             newest.committed = true;
         }
+        unpublished("the engine's newest", &self.declared, published)
     }
 
     fn cover(&mut self, list: &CommitList, epoch: u64) {
@@ -185,6 +209,21 @@ impl Checkpoints {
     pub(crate) fn covers(&self, stream: &str, to: u64) -> bool {
         self.covered.get(stream).is_some_and(|end| to <= *end)
     }
+}
+
+/// P1: a commit is confirmed, and of these streams rows before the end are not visible; as lines that are violations.
+fn unpublished(id: impl fmt::Debug, listed: &Listed, published: &Published) -> Vec<(bool, String)> {
+    let is_hidden = |(stream, to): &&(String, u64)| published.end_of(stream) < *to;
+    let hidden = listed.ends.iter().filter(is_hidden);
+    hidden
+        .map(|(stream, to)| {
+            let (stream, end) = (short(stream), published.end_of(stream));
+            (
+                true,
+                format!("P1: checkpoint {id:?} is confirmed up to {to} of {stream}, of which {end} rows are visible"),
+            )
+        })
+        .collect()
 }
 
 /// P14: a part of a checkpoint that cannot be read; as lines that are violations.
@@ -233,92 +272,98 @@ pub(crate) fn judge(
     checkpoints: &Checkpoints,
     expected: &Expected,
 ) -> Vec<String> {
-    let mut wrong = Vec::new();
-    let mut seen: BTreeMap<i64, BTreeMap<i64, u64>> = BTreeMap::new();
     // On a default stream rows stand in no order, and are there as soon as they are stored.
     let (due, may_repeat, ordered) = match expected {
         Expected::AtLeastOnce { due, may_repeat } => (&**due, *may_repeat, false),
         Expected::Counted { .. } => (expected, true, true),
         once => (once, false, true),
     };
-    let subtasks = rows.column(0).as_primitive::<Int64Type>();
-    let numbers = rows.column(1).as_primitive::<Int64Type>();
-    for at in 0..rows.num_rows() {
-        let (subtask, number) = (subtasks.value(at), numbers.value(at));
-        let times = seen.entry(subtask).or_default().entry(number).or_default();
-        *times += 1;
-        if *times > 1 && !may_repeat {
-            wrong.push(format!("P2: row {number} of subtask {subtask} is visible twice"));
-        }
-        if let Some(problem) = value_problem(rows, at, subtask, number) {
-            wrong.push(format!("P3: row {number} of subtask {subtask}: {problem}"));
-        }
-        if letters.is_some() && fault_of(number).is_some() {
-            wrong.push(format!(
-                "P3: row {number} of subtask {subtask} is bad, and no dead letter"
-            ));
-        }
-    }
     let anew = matches!(
         due,
         Expected::NothingTwice | Expected::Counted { whole: false, .. }
     );
+    let mut seen = Seen::default();
+    let mut wrong = Vec::new();
+    let subtasks = rows.column(0).as_primitive::<Int64Type>().values();
+    let numbers = rows.column(1).as_primitive::<Int64Type>().values();
+    for (at, (subtask, number)) in subtasks.iter().zip(numbers).enumerate() {
+        let row = format!("row {number} of subtask {subtask}");
+        if seen.again(*subtask, *number) && !may_repeat {
+            wrong.push(format!("P2: {row} is visible twice"));
+        }
+        if let Some(problem) = value_problem(rows, at, *subtask, *number) {
+            wrong.push(format!("P3: {row}: {problem}"));
+        }
+        if letters.is_some() && fault_of(*number).is_some() {
+            wrong.push(format!("P3: {row} is bad, and no dead letter"));
+        }
+    }
     let (of_rows, of_letters) = published.parted();
     if let Some(letters) = letters {
-        // A row is in one table, once: what is in both, or in one twice, is visible twice.
         let mut places = of_letters.places();
         for letter in (0..letters.num_rows()).map(|at| Letter::read(letters, at)) {
-            let (subtask, number) = (letter.subtask, letter.number);
-            let times = seen.entry(subtask).or_default().entry(number).or_default();
-            *times += 1;
-            if *times > 1 && !may_repeat {
-                wrong.push(format!(
-                    "P2: row {number} of subtask {subtask} is visible twice, and a dead letter"
-                ));
+            let row = format!("row {} of subtask {}", letter.number, letter.subtask);
+            // A row is in one table, once: what is in both, or in one twice, is visible twice.
+            if seen.again(letter.subtask, letter.number) && !may_repeat {
+                wrong.push(format!("P2: {row} is visible twice, and a dead letter"));
             }
             // Of a table that was made anew the first ones are gone.
             let place = places.next().filter(|_| !anew);
             let misplaced = || place.and_then(|place| letter.misplaced(&place, checkpoints));
             let problem = letter.problem.clone().or_else(misplaced);
-            wrong.extend(problem.map(|problem| {
-                format!("P3: the dead letter of row {number} of subtask {subtask}: {problem}")
-            }));
+            wrong.extend(problem.map(|problem| format!("P3: the dead letter of {row}: {problem}")));
         }
     }
     if ordered && !anew {
-        wrong.extend(order_problems(&of_rows, subtasks.values(), numbers.values()));
+        wrong.extend(order_problems(&of_rows, subtasks, numbers));
         wrong.extend(gaps(&of_letters));
     }
-    match due {
-        Expected::Everything { rows, parallelism } => {
-            let width = i64::from(*parallelism);
-            let all: BTreeSet<i64> = seen.keys().copied().chain(0..width).collect();
-            for subtask in all {
-                let found = seen.get(&subtask).map_or(0, BTreeMap::len) as u64;
-                let beyond = seen
-                    .get(&subtask)
-                    .and_then(BTreeMap::last_key_value)
-                    .is_some_and(|(last, _)| *last as u64 >= *rows);
-                if found != *rows || beyond {
-                    wrong.push(format!(
-                        "P1: {found} of {rows} rows of subtask {subtask} are visible"
-                    ));
-                }
-            }
-        }
-        Expected::WhatWasConfirmed => {
-            let found: usize = seen.values().map(BTreeMap::len).sum();
-            if (found as u64) < checkpoints.confirmed_rows {
-                wrong.push(format!(
-                    "P1: {found} rows are visible, and {} are confirmed",
-                    checkpoints.confirmed_rows
-                ));
-            }
-        }
-        Expected::NothingTwice | Expected::AtLeastOnce { .. } => {}
-        Expected::Counted { counts, whole } => wrong.extend(count_problems(seen, counts, *whole)),
-    }
+    wrong.extend(seen.problems(due, checkpoints));
     wrong
+}
+
+/// How often each row is there, by subtask and number.
+#[derive(Default)]
+struct Seen(BTreeMap<i64, BTreeMap<i64, u64>>);
+
+impl Seen {
+    /// One more; whether it was there before.
+    fn again(&mut self, subtask: i64, number: i64) -> bool {
+        let times = self.0.entry(subtask).or_default().entry(number).or_default();
+        *times += 1;
+        *times > 1
+    }
+
+    /// P1: what is not there and must be, or is there and cannot be.
+    fn problems(self, due: &Expected, checkpoints: &Checkpoints) -> Vec<String> {
+        match due {
+            Expected::Everything { rows, parallelism } => self.missing(*rows, *parallelism),
+            Expected::WhatWasConfirmed => {
+                let found: usize = self.0.values().map(BTreeMap::len).sum();
+                let confirmed = checkpoints.confirmed_rows;
+                let short = (found as u64) < confirmed;
+                let wrong =
+                    short.then(|| format!("P1: {found} rows are visible, and {confirmed} are confirmed"));
+                wrong.into_iter().collect()
+            }
+            Expected::NothingTwice | Expected::AtLeastOnce { .. } => Vec::new(),
+            Expected::Counted { counts, whole } => count_problems(self.0, counts, *whole),
+        }
+    }
+
+    fn missing(&self, rows: u64, parallelism: u32) -> Vec<String> {
+        let subtasks = self.0.keys().copied().chain(0..i64::from(parallelism));
+        let subtasks: BTreeSet<i64> = subtasks.collect();
+        let problem = |subtask: i64| {
+            let of = self.0.get(&subtask);
+            let found = of.map_or(0, BTreeMap::len) as u64;
+            let last = of.and_then(BTreeMap::last_key_value);
+            let beyond = last.is_some_and(|(last, _)| *last as u64 >= rows);
+            let wrong = found != rows || beyond;
+            wrong.then(|| format!("P1: {found} of {rows} rows of subtask {subtask} are visible"))
+        };
+        subtasks.into_iter().filter_map(problem).collect()
+    }
 }
 
 /// P1 and P2 where rows may rightly be there more than once.
@@ -383,7 +428,15 @@ impl Letter {
                 let table = format!("projects/{project}/datasets/{dataset}/tables/{table}");
                 let said = (row, text(1), text(2), text(6));
                 let due = (expected, reason_of(column), column, &*table);
-                (said != due).then(|| format!("{said:?} and not {due:?}"))
+                let rejected_at = letters
+                    .column(5)
+                    .as_primitive::<TimestampMicrosecondType>()
+                    .value(at);
+                if rejected_at < BEGIN_MS * 1000 || letters.column(5).is_null(at) {
+                    Some(format!("it says that it was refused at {rejected_at}"))
+                } else {
+                    (said != due).then(|| format!("{said:?} and not {due:?}"))
+                }
             }
         };
         Self {
@@ -425,6 +478,12 @@ fn reason_of(column: &str) -> &'static str {
 }
 
 impl Published {
+    /// So many rows of the stream have become visible.
+    fn end_of(&self, stream: &str) -> u64 {
+        let of = self.changes.iter().filter(|change| change.stream == stream);
+        of.map(|change| change.rows.end).max().unwrap_or_default()
+    }
+
     /// What became visible of the table, and of that of dead letters.
     fn parted(&self) -> (Self, Self) {
         let of = |letters: bool| {
@@ -437,9 +496,7 @@ impl Published {
         };
         (of(false), of(true))
     }
-}
 
-impl Published {
     /// Where each row became visible, in that order.
     fn places(&self) -> impl Iterator<Item = Place<'_>> {
         let changes = self.changes.iter();
@@ -447,7 +504,7 @@ impl Published {
     }
 }
 
-/// P8 alone: what the sink refuses itself overtakes what BigQuery refuses.
+/// P8: each offset of a stream once, from 0, without a gap. Of dead letters no more is asked: what the sink refuses itself overtakes what BigQuery refuses.
 fn gaps(published: &Published) -> Vec<String> {
     let mut ends: BTreeMap<&str, u64> = BTreeMap::new();
     let mut wrong = Vec::new();
@@ -478,13 +535,20 @@ fn value_problem(rows: &RecordBatch, at: usize, subtask: i64, number: i64) -> Op
     if pair.values() != &[subtask, number] || pair.null_count() > 0 {
         return Some(format!("pair is {pair:?}"));
     }
+    // Where rows may be bad they have a place.
+    let place = rows
+        .columns()
+        .get(5)
+        .map(|column| column.as_string::<i32>().value(at));
+    if place.is_some_and(|place| place != GOOD_PLACE) {
+        return Some(format!("place is {place:?}"));
+    }
     None
 }
 
-/// P4: a stream's rows are in the order of their source; P8: each of its offsets once, from 0, without a gap.
+/// P4: a stream's rows are in the order of their source; P8.
 fn order_problems(published: &Published, subtasks: &[i64], numbers: &[i64]) -> Vec<String> {
-    let mut wrong = Vec::new();
-    let mut ends: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut wrong = gaps(published);
     let mut last: BTreeMap<(&str, i64), i64> = BTreeMap::new();
     let mut at = 0;
     for Change {
@@ -494,11 +558,6 @@ fn order_problems(published: &Published, subtasks: &[i64], numbers: &[i64]) -> V
         ..
     } in &published.changes
     {
-        let end = ends.entry(stream).or_default();
-        if rows.start != *end {
-            wrong.push(format!("P8: {} goes from {end} to {}", short(stream), rows.start));
-        }
-        *end = rows.end;
         for _ in rows.clone() {
             let (Some(subtask), Some(number)) = (subtasks.get(at), numbers.get(at)) else {
                 wrong.push("P1: fewer rows are there than became visible".to_owned());

@@ -48,11 +48,19 @@ pub(crate) fn fault_of(number: i64) -> Option<&'static str> {
 /// What is read and written: rows that carry their subtask and number, and values made of them.
 pub(crate) fn pipeline(workload: &Workload) -> Arc<Pipeline> {
     // Parsed once: thousands of runs differ in everything else.
-    type Shape = (u64, u64, WriteMode, bool);
+    type Shape = (u64, u64, WriteMode, bool, bool);
     static PARSED: Mutex<BTreeMap<Shape, Arc<Pipeline>>> = Mutex::new(BTreeMap::new());
     let mut parsed = PARSED.lock().unwrap_or_else(PoisonError::into_inner);
+    let Workload {
+        rows,
+        rate,
+        mode,
+        dead_letters,
+        protobuf,
+        ..
+    } = *workload;
     let found = parsed
-        .entry((workload.rows, workload.rate, workload.mode, workload.dead_letters))
+        .entry((rows, rate, mode, dead_letters, protobuf))
         .or_insert_with(|| Arc::new(parse(workload)));
     Arc::clone(found)
 }
@@ -60,6 +68,7 @@ pub(crate) fn pipeline(workload: &Workload) -> Arc<Pipeline> {
 fn parse(workload: &Workload) -> Pipeline {
     let Workload { rows, rate, mode, .. } = workload;
     let mode = mode.word();
+    let format = if workload.protobuf { "proto" } else { "arrow" };
     let (options, note, place) = if workload.dead_letters {
         (
             format!(
@@ -77,7 +86,8 @@ fn parse(workload: &Workload) -> Pipeline {
          CREATE TABLE rows WITH (
              connector = 'bigquery', project = '{project}', dataset = '{dataset}', \"table\" = '{table}',
              \"endpoint.grpc\" = 'http://127.0.0.1:1', \"endpoint.http\" = 'http://127.0.0.1:1',
-             \"write.append.linger\" = '20ms', \"write.mode\" = '{mode}'{options}
+             \"write.append.linger\" = '20ms', \"write.mode\" = '{mode}',
+             \"write.format\" = '{format}'{options}
          );
          INSERT INTO rows SELECT
              subtask_index AS subtask, counter AS number,

@@ -94,7 +94,8 @@ fn watch_panics() {
     });
 }
 
-async fn simulate(scenario: &Scenario) -> Report {
+/// The emulator, with nothing in it.
+fn emulator(scenario: &Scenario) -> Handle {
     let begin = Instant::now();
     let clock = Arc::new(move || BEGIN_MS + i64::try_from(begin.elapsed().as_millis()).unwrap_or(i64::MAX));
     let config = Config {
@@ -108,7 +109,11 @@ async fn simulate(scenario: &Scenario) -> Report {
         },
         ..Config::default()
     };
-    let handle = Handle::new(&config).expect("the plan was checked when it was read");
+    Handle::new(&config).expect("the plan was checked when it was read")
+}
+
+async fn simulate(scenario: &Scenario) -> Report {
+    let handle = emulator(scenario);
     let pipeline = pipeline(&scenario.workload);
     make_tables(&handle, &pipeline, scenario.workload.dead_letters);
     let (world, accepted) = World::new(handle.clone(), scenario);
@@ -132,11 +137,13 @@ async fn simulate(scenario: &Scenario) -> Report {
     });
     let simulated = world.elapsed();
     let ended_ms = world.passed_ms();
-    let (supervised, replayed) = (supervisor.supervised(), supervisor.replayed());
-    let calls = handle.faults();
+    let supervised = supervisor.supervised();
     let (starts_ms, ends_ms) = (world.starts_ms(), world.ends_ms());
     let (streams_left, counts) = supervisor.end().await;
-    let checkpoints = world.checkpoints();
+    let streams_created = handle.streams_created();
+    // What was put off is carried out now, and must change nothing any more.
+    check_leaks(&world, tasks).await;
+    let calls = handle.faults();
     let (connections, stores, hits) = (world.connection_faults(), world.store_faults(), world.hits());
     let came_true = CameTrue {
         calls: &calls,
@@ -146,33 +153,18 @@ async fn simulate(scenario: &Scenario) -> Report {
         ends_ms: &ends_ms,
         starts_ms: &starts_ms,
     };
-    let rows = handle.rows(&table()).expect("the table was made");
-    let letters = scenario.workload.dead_letters.then(|| {
-        handle
-            .rows(&TableRef::new(TABLE.0, TABLE.1, REFUSED))
-            .expect("the table was made")
-    });
-    match expect::expected(scenario, &outcome, &checkpoints, engine.as_deref(), &came_true) {
-        Err(violation) => world.violation(violation),
-        Ok(expected) => {
-            let expected = at_least_once::expected(expected, scenario, &came_true);
-            let (rows, published) = ((&rows, letters.as_ref()), world.published());
-            for violation in oracle::judge(rows, &published, &checkpoints, &expected) {
-                world.violation(violation);
-            }
-        }
-    }
-    let recreated = |rule: &FaultRule| matches!(rule.action, FaultAction::RecreateTable {});
+    let rows = look(&world, scenario, &outcome, engine.as_deref(), &came_true);
     // The embedded host always goes on from the newest checkpoint, and repeats its commit if that is not confirmed. The engine may not.
     let goes_on = engine.is_none() || counts.len() == 1;
+    let recreated = |rule: &FaultRule| matches!(rule.action, FaultAction::RecreateTable {});
     let truth = metrics::Truth {
-        rows: rows.num_rows() as u64,
-        dead_letters: letters.map_or(0, |letters| letters.num_rows() as u64),
-        streams: handle.streams_created(),
+        rows: rows.of_table,
+        dead_letters: rows.dead_letters,
+        streams: streams_created,
         mode: scenario.workload.mode,
         is_whole: scenario.unlearned.is_empty() && !scenario.faults.rules.iter().any(recreated),
         is_complete: outcome == Outcome::Complete && goes_on,
-        replayed: goes_on.then_some(replayed),
+        replayed: goes_on.then(|| world.replayed()),
         may_repeat: at_least_once::may_repeat(&came_true),
     };
     for violation in metrics::judge(&counts, &truth) {
@@ -181,7 +173,7 @@ async fn simulate(scenario: &Scenario) -> Report {
     let settling = expect::settling(&came_true, ended_ms);
     let checks = [
         expect::restarts(scenario, &came_true, supervised),
-        expect::streams(scenario, &came_true, handle.streams_created(), streams_left),
+        expect::streams(scenario, &came_true, streams_created, streams_left),
         expect::in_time(&settling),
     ];
     for violation in checks.into_iter().filter_map(Result::err) {
@@ -192,7 +184,6 @@ async fn simulate(scenario: &Scenario) -> Report {
     }
     let faults = Faults::of(scenario, &came_true);
     let excuses = expect::excuses(scenario, &came_true);
-    check_leaks(&world, tasks).await;
     server.abort();
     world.close();
     Report {
@@ -205,6 +196,42 @@ async fn simulate(scenario: &Scenario) -> Report {
         settling,
         trace: world.trace(),
         simulated,
+    }
+}
+
+/// How many rows are visible.
+struct Visible {
+    of_table: u64,
+    dead_letters: u64,
+}
+
+/// Looks at both tables at the end: every row must be there as it must.
+fn look(
+    world: &World,
+    scenario: &Scenario,
+    outcome: &Outcome,
+    engine: Option<&Engine>,
+    came_true: &CameTrue<'_>,
+) -> Visible {
+    let rows = world.handle.rows(&table()).expect("the table was made");
+    let letters = scenario.workload.dead_letters.then(|| {
+        let letters = TableRef::new(TABLE.0, TABLE.1, REFUSED);
+        world.handle.rows(&letters).expect("the table was made")
+    });
+    let checkpoints = world.checkpoints();
+    match expect::expected(scenario, outcome, &checkpoints, engine, came_true) {
+        Err(violation) => world.violation(violation),
+        Ok(expected) => {
+            let expected = at_least_once::expected(expected, scenario, came_true);
+            let (rows, published) = ((&rows, letters.as_ref()), world.published());
+            for violation in oracle::judge(rows, &published, &checkpoints, &expected) {
+                world.violation(violation);
+            }
+        }
+    }
+    Visible {
+        of_table: rows.num_rows() as u64,
+        dead_letters: letters.map_or(0, |letters| letters.num_rows() as u64),
     }
 }
 

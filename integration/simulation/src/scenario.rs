@@ -61,6 +61,9 @@ pub struct Workload {
     /// Some rows are bad, and become dead letters.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dead_letters: bool,
+    /// Rows travel as protobuf messages and not as Arrow (`write.format`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub protobuf: bool,
     /// What the sink promises.
     #[serde(default, skip_serializing_if = "WriteMode::is_exactly_once")]
     pub mode: WriteMode,
@@ -313,6 +316,7 @@ impl Default for Workload {
             latency_ms: 0,
             mode: WriteMode::default(),
             dead_letters: false,
+            protobuf: false,
         }
     }
 }

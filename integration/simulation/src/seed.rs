@@ -21,6 +21,7 @@ pub fn scenario(seed: u64) -> Scenario {
         latency_ms: draw.pick(&[0, 0, 3, 50]),
         // Drawn by nothing, so that the other seeds stay what they are.
         dead_letters: seed % 5 == 4,
+        protobuf: seed % 3 == 1,
         ..Workload::default()
     };
     let mut incarnations = Vec::new();
@@ -111,6 +112,7 @@ pub fn engine(seed: u64) -> Scenario {
             rows: draw.between(4, 30),
             latency_ms: draw.pick(&[0, 0, 3, 50]),
             dead_letters: seed % 5 == 4,
+            protobuf: seed % 3 == 1,
             ..Workload::default()
         },
         incarnations,

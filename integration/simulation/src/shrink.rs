@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::batch::property;
 use crate::engine::Life;
 use crate::run::run;
 use crate::scenario::{End, Scenario};
@@ -26,12 +27,11 @@ fn smallest(scenario: &Scenario, shows: impl Fn(&Scenario) -> bool) -> Scenario 
 
 /// The properties that its run violates, by number; what has none counts as one.
 fn broken(scenario: &Scenario) -> BTreeSet<String> {
-    let property = |violation: String| {
-        violation
-            .split_once(':')
-            .map_or(violation.clone(), |(name, _)| name.to_owned())
-    };
-    run(scenario).violations.into_iter().map(property).collect()
+    let violations = run(scenario).violations;
+    violations
+        .iter()
+        .map(|violation| property(violation).to_owned())
+        .collect()
 }
 
 /// One step simpler, the largest steps first.
@@ -104,6 +104,8 @@ fn simpler(scenario: &Scenario) -> Vec<Scenario> {
         });
     }
     with(&|scenario| scenario.workload.latency_ms = 0);
+    with(&|scenario| scenario.workload.protobuf = false);
+    with(&|scenario| scenario.workload.dead_letters = false);
     with(&|scenario| {
         let rows = &mut scenario.workload.rows;
         *rows = (*rows / 2).max(10).min(*rows);

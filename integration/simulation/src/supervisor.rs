@@ -40,8 +40,6 @@ pub(crate) struct Supervisor<'a> {
     alive: Vec<(usize, LocalBoxFuture<'a, Last>)>,
     /// How often a process ended with an error that a restart may mend, and another was started.
     supervised: usize,
-    /// Rows of checkpoints that were not confirmed when a process began: another may have published them before.
-    replayed: u64,
 }
 
 /// What drives the sink in every process.
@@ -83,7 +81,6 @@ impl<'a> Supervisor<'a> {
             started: Vec::new(),
             alive: Vec::new(),
             supervised: 0,
-            replayed: 0,
         }
     }
 
@@ -157,11 +154,6 @@ impl<'a> Supervisor<'a> {
         self.supervised
     }
 
-    /// Rows of commits that more than one process may have carried out.
-    pub(crate) fn replayed(&self) -> u64 {
-        self.replayed
-    }
-
     /// Until one of those that are left has ended well; `None` if none has.
     async fn until_zombies_end(&mut self) -> Option<Outcome> {
         while let Some((_, ended)) = self.next_end().await {
@@ -207,11 +199,6 @@ impl<'a> Supervisor<'a> {
         let parallelism = incarnation.parallelism;
         let site = self.world.site(incarnation);
         site.note(format_args!("starts with {parallelism} subtasks"));
-        if let Some(newest) = self.world.checkpoints().newest
-            && !newest.committed
-        {
-            self.replayed += newest.rows;
-        }
         let (metrics, life): (_, LocalBoxFuture<'a, Last>) = match &self.host {
             Host::Embedded(pipeline) => {
                 let process = Process::new(&site, pipeline, incarnation, self.scenario);

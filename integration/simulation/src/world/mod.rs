@@ -5,7 +5,7 @@ mod objects;
 mod watch;
 mod wire;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::engine::Rows;
 use crate::faults::Fired;
 use crate::oracle::{self, Change, Checkpoints, Published};
-use crate::point::{Called, Hit, Point};
+use crate::point::{Called, Hit, Point, StepKind};
 use crate::predicate::Predicate;
 use crate::scenario::{
     ConnectionFault, ConnectionFaultKind, Incarnation, Scenario, StoreFault, Way, WriteMode,
@@ -81,6 +81,10 @@ struct Record {
     starts_ms: Vec<u64>,
     /// Who appended to a stream first, by stream.
     writers: BTreeMap<String, usize>,
+    /// Processes that ended by themselves.
+    ended: BTreeSet<usize>,
+    /// Rows of commits that more than one process may have carried out.
+    replayed: u64,
     /// Where rows stand that a zombie appended when another process had begun: stream and offset.
     late_rows: Vec<(String, u64)>,
 }
@@ -285,7 +289,10 @@ impl World {
         match listed {
             Err(error) => self.violation(format_args!("the store in memory cannot be listed: {error}")),
             Ok(listed) => {
-                let said = self.record().checkpoints.update(listed);
+                let said = {
+                    let record = &mut *self.record();
+                    record.checkpoints.update(listed, &record.published)
+                };
                 self.say(said);
             }
         }
@@ -308,7 +315,11 @@ impl World {
 
     /// The engine knows that the newest checkpoint's rows are visible.
     pub(crate) fn confirmed(&self) {
-        self.record().checkpoints.confirm();
+        let said = {
+            let record = &mut *self.record();
+            record.checkpoints.confirm(&record.published)
+        };
+        self.say(said);
     }
 
     /// A subtask may publish these rows from now on, though no checkpoint covers them (invariant 1's exception).
@@ -396,6 +407,8 @@ impl World {
                 _ => {}
             }
             site.hit(Point::Applied(called), None);
+        } else {
+            self.violation(format_args!("P6: {rpc:?} came on a connection of no process"));
         }
         self.disturb(called, *transport);
     }
@@ -498,8 +511,28 @@ impl World {
         }
     }
 
+    /// Rows of commits that more than one process may have carried out.
+    pub(crate) fn replayed(&self) -> u64 {
+        self.record().replayed
+    }
+
+    /// That process has ended by itself.
+    pub(super) fn ends(&self, process: usize) {
+        self.record().ended.insert(process);
+    }
+
     pub(super) fn record_hit(&self, site: usize, hit: Hit) -> usize {
         let mut record = self.record();
+        if hit.point == Point::Step(StepKind::Restored)
+            && let Some(newest) = record.checkpoints.newest
+        {
+            // Who is alive besides may confirm it meanwhile.
+            let mut others = record.sites[..site].iter();
+            let is_shared = others.any(|other| !other.door.is_dead() && !record.ended.contains(&other.index));
+            if is_shared || !newest.committed {
+                record.replayed += newest.rows;
+            }
+        }
         let hits = &mut record.hits[site];
         hits.push(hit);
         hits.len() - 1

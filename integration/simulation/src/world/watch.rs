@@ -108,6 +108,7 @@ impl Site {
 
     /// The process has ended by itself. If it is cut off, what it left open ends now and not only when it would be back.
     pub(crate) fn has_ended(&self) {
+        self.world.ends(self.index);
         self.stay_away();
         self.door.open();
     }

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use bigquery_sink_simulation::enumerate::{
-    actions, call_faults, connection_faults, crashes_in_recovery, crashes_of, each, early_zombies,
-    late_calls, outages, reopening_faults, stops, store_faults, store_faults_of, with_crashes, zombies_of,
+    actions, call_faults, call_faults_of, connection_faults, connection_faults_of, crashes_in_recovery,
+    crashes_of, each, early_zombies, killed_at_commit, late_calls, outages, reopening_faults, stops,
+    store_faults, store_faults_of, with_crashes, zombies_of,
 };
 use bigquery_sink_simulation::{Called, Host, Outcome, Predicate, Scenario, Tally, run, seed};
 use bigquery_write_emulator::faults::FaultPlan;
@@ -113,6 +114,24 @@ fn calls(total: &mut Tally) {
             total,
             &format!("calls refused for minutes from every call on, {how}"),
             &outages(&scenario),
+        );
+    }
+    for (before, after, step) in [(1, 1, 1), (2, 1, 2), (1, 3, 5)] {
+        let killed = killed_at_commit(&Scenario::rescaled(before, after)).unwrap();
+        let nth = match step {
+            1 => "every".to_owned(),
+            step => format!("1 in {step} of every"),
+        };
+        let subtasks = format!("{before} to {after} subtasks");
+        all_loud(
+            total,
+            &format!("{nth} call of a recovery and what can happen to it, {subtasks}"),
+            &some(call_faults_of(&killed, 1), step),
+        );
+        all(
+            total,
+            &format!("{nth} call of a recovery and what can happen to its connection, {subtasks}"),
+            &some(connection_faults_of(&killed, 1), step),
         );
     }
     all_loud(
