@@ -42,8 +42,9 @@ const QUOTA_MS: u64 = 60_000;
 /// So long until an answer that never comes is given up (half of `append.timeout`, or a call's own limit), and its call is made again.
 const UNANSWERED_MS: u64 = 200_000;
 
-/// So long is asked for what is not there, since BigQuery may have learned of it too late: `commit.timeout`, and the tries under way then.
-const GONE_MS: u64 = 720_000;
+/// So long is asked for what is not there, since BigQuery may have learned of it too late: `commit.timeout`, which may begin only when
+/// an answer that never comes is given up.
+const GONE_MS: u64 = 620_000 + UNANSWERED_MS;
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

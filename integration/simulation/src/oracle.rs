@@ -7,7 +7,7 @@ use std::ops::{Range, RangeInclusive};
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Float64Type, Int64Type, TimestampMicrosecondType};
 use arrow_array::{Array, RecordBatch};
-use bigquery_sink_pipeline::store::CheckpointInfo;
+use bigquery_sink_pipeline::store::{CheckpointInfo, Manifest};
 use bigquery_sink_state::{CommitList, SubtaskState};
 
 use crate::engine::Rows;
@@ -19,16 +19,14 @@ use crate::world::{BEGIN_MS, short};
 pub(crate) struct Checkpoints {
     known: BTreeMap<(u64, u64), Held>,
     committed: BTreeSet<(u64, u64)>,
-    /// Files of those that were seen and not complete.
-    unclaimed: BTreeSet<String>,
+    /// What was seen before it was complete, by file: its bytes may go bad before it is.
+    unclaimed: BTreeMap<String, Manifest>,
     /// Exclusive end of what complete checkpoints cover, by stream.
     covered: BTreeMap<String, u64>,
     /// The epoch whose checkpoint lists them, by stream and exclusive end.
     epochs: BTreeMap<(String, u64), u64>,
     /// Rows that a confirmed commit says are visible.
     confirmed_rows: u64,
-    /// What the engine's newest complete checkpoint lists.
-    declared: Listed,
     /// The newest complete one: parallelism, and whether it is confirmed.
     pub(crate) newest: Option<Newest>,
 }
@@ -90,8 +88,9 @@ impl Checkpoints {
         for info in listed.iter().filter(|info| !info.complete) {
             // What nobody claimed may be claimed later, or was written by a zombie.
             if let Ok(manifest) = &info.manifest
-                && self.unclaimed.insert(info.file.clone())
+                && !self.unclaimed.contains_key(&info.file)
             {
+                self.unclaimed.insert(info.file.clone(), manifest.clone());
                 for part in &manifest.subtasks {
                     said.extend(unreadable(&info.file, &part.state, &part.commit));
                 }
@@ -99,24 +98,32 @@ impl Checkpoints {
         }
         for info in listed.iter().filter(|info| info.complete) {
             let id = (info.lineage, info.epoch.0);
-            match &info.manifest {
+            let manifest = match &info.manifest {
+                Ok(manifest) => Some(manifest.clone()),
                 // Torn, or gone bad: the host must refuse it. What it held is known from before.
-                Err(error) => said.push((false, format!("checkpoint {id:?} cannot be read: {error}"))),
-                Ok(manifest) if !self.known.contains_key(&id) => {
-                    let parts = manifest.subtasks.iter();
-                    let parts = parts.map(|part| (&part.state[..], &part.commit[..]));
-                    let (listed, told) = self.complete(id, id.1, parts);
-                    said.extend(told);
-                    let held = Held {
-                        parallelism: manifest.parallelism,
-                        input_ended: manifest.input_ended,
-                        // Of both tables, as they are counted here.
-                        rows_committed: manifest.rows_committed + manifest.rows_rejected,
-                        listed,
-                    };
-                    self.known.insert(id, held);
+                Err(error) => {
+                    let error = error.to_string();
+                    said.push((false, format!("checkpoint {id:?} cannot be read: {error}")));
+                    let mut seen = self.unclaimed.iter();
+                    let of = seen.find(|(file, _)| error.contains(&**file));
+                    of.map(|(_, manifest)| manifest.clone())
                 }
-                Ok(_) => {}
+            };
+            if let Some(manifest) = manifest
+                && !self.known.contains_key(&id)
+            {
+                let parts = manifest.subtasks.iter();
+                let parts = parts.map(|part| (&part.state[..], &part.commit[..]));
+                let (listed, told) = self.complete(id, id.1, parts);
+                said.extend(told);
+                let held = Held {
+                    parallelism: manifest.parallelism,
+                    input_ended: manifest.input_ended,
+                    // Of both tables, as they are counted here.
+                    rows_committed: manifest.rows_committed + manifest.rows_rejected,
+                    listed,
+                };
+                self.known.insert(id, held);
             }
             if let Some(held) = self.known.get(&id)
                 && info.committed
@@ -149,11 +156,7 @@ impl Checkpoints {
         for (state, commit) in parts {
             said.extend(unreadable(format_args!("checkpoint {id:?}"), state, commit));
             if let Ok(list) = CommitList::decode(commit) {
-                listed.rows += list.rows().0;
-                let ends = list.0.iter();
-                listed
-                    .ends
-                    .extend(ends.map(|info| (info.stream.0.clone(), info.flush_offset.next_offset().0)));
+                listed.add(&list);
                 self.cover(&list, epoch);
             }
         }
@@ -178,16 +181,23 @@ impl Checkpoints {
             input_ended: false,
             rows: listed.rows,
         });
-        self.declared = listed;
         said
     }
 
-    /// Its commit is confirmed.
-    pub(crate) fn confirm(&mut self, published: &Published) -> Vec<(bool, String)> {
+    /// The engine confirms the commit of these lists: of the newest checkpoint, or of one that it went back to.
+    pub(crate) fn confirm<'a>(
+        &mut self,
+        lists: impl Iterator<Item = &'a [u8]>,
+        published: &Published,
+    ) -> Vec<(bool, String)> {
         if let Some(newest) = &mut self.newest {
             newest.committed = true;
         }
-        unpublished("the engine's newest", &self.declared, published)
+        let mut listed = Listed::default();
+        for list in lists.filter_map(|list| CommitList::decode(list).ok()) {
+            listed.add(&list);
+        }
+        unpublished("of the engine", &listed, published)
     }
 
     fn cover(&mut self, list: &CommitList, epoch: u64) {
@@ -208,6 +218,15 @@ impl Checkpoints {
 
     pub(crate) fn covers(&self, stream: &str, to: u64) -> bool {
         self.covered.get(stream).is_some_and(|end| to <= *end)
+    }
+}
+
+impl Listed {
+    fn add(&mut self, list: &CommitList) {
+        self.rows += list.rows().0;
+        let ends = list.0.iter();
+        let ends = ends.map(|info| (info.stream.0.clone(), info.flush_offset.next_offset().0));
+        self.ends.extend(ends);
     }
 }
 

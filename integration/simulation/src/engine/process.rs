@@ -404,7 +404,10 @@ impl Process {
             return Ok(());
         }
         self.is_pending = false;
-        self.site.world.confirmed();
+        let entries = checkpoint.entries();
+        self.site
+            .world
+            .confirmed(entries.values().map(|entry| &entry[..]));
         self.at(EngineStep::Confirmed, None).await;
         Ok(())
     }

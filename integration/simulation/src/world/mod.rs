@@ -313,11 +313,11 @@ impl World {
         self.say(said);
     }
 
-    /// The engine knows that the newest checkpoint's rows are visible.
-    pub(crate) fn confirmed(&self) {
+    /// The engine knows that the rows of a checkpoint with these commit entries are visible.
+    pub(crate) fn confirmed<'a>(&self, entries: impl Iterator<Item = &'a [u8]>) {
         let said = {
             let record = &mut *self.record();
-            record.checkpoints.confirm(&record.published)
+            record.checkpoints.confirm(entries, &record.published)
         };
         self.say(said);
     }

@@ -156,7 +156,7 @@ impl Reached {
         });
     }
 
-    /// A claim makes a checkpoint complete, a marker confirms its commit.
+    /// A manifest says what a checkpoint holds, a claim makes it complete, a marker confirms its commit.
     async fn put(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         let put = self.objects.inner.put_opts(path, payload, options).await;
         let name = path.filename().unwrap_or_default();
@@ -164,7 +164,7 @@ impl Reached {
         if object == Object::Claim {
             self.claimed(name, put.is_ok());
         }
-        if matches!(object, Object::Claim | Object::Marker) {
+        if matches!(object, Object::Manifest | Object::Claim | Object::Marker) {
             self.site.world.store_changed();
         }
         put
