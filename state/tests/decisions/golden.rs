@@ -2,8 +2,8 @@
 
 use bigquery_sink_state::envelope::{EnvelopeError, Kind};
 use bigquery_sink_state::{
-    BigQuerySinkState, CommitList, Epoch, Incarnation, NextOffset, StreamName, StreamState, SubtaskIndex,
-    SubtaskState,
+    BigQuerySinkState, CommitList, Epoch, Incarnation, Micros, NextOffset, RestoredUnion, StreamName,
+    StreamState, SubtaskIndex, SubtaskState,
 };
 use proptest::prelude::*;
 
@@ -57,6 +57,30 @@ fn a_state_stays_under_1_kib_and_300_bytes_a_stream() {
     state.streams = vec![state.streams[0].clone(); 16];
     state.commit.0 = vec![state.commit.0[0].clone(); 16];
     assert!(state.encode().len() < 1024 + 16 * 300, "{}", state.encode().len());
+}
+
+#[test]
+fn a_union_tells_when_rows_last_went_out() {
+    // BigQuery keeps a stream for seven days after: a job that was stopped for longer is told so.
+    let state = |subtask, appended: &[u64]| {
+        let stream = |appended: &u64| StreamState {
+            last_append_micros: *appended,
+            ..example().streams[0].clone()
+        };
+        let state = SubtaskState {
+            subtask: SubtaskIndex(subtask),
+            parallelism: 2,
+            streams: appended.iter().map(stream).collect(),
+            ..example()
+        };
+        (SubtaskIndex(subtask), state)
+    };
+    let last = |states: [(SubtaskIndex, SubtaskState); 2]| {
+        let union = RestoredUnion::new(&example().table, Epoch(42), states.into()).unwrap();
+        union.last_append()
+    };
+    assert_eq!(last([state(0, &[3, 9]), state(1, &[5])]), Some(Micros(9)));
+    assert_eq!(last([state(0, &[]), state(1, &[])]), None);
 }
 
 #[test]
