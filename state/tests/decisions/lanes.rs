@@ -3,11 +3,23 @@
 use std::time::Duration;
 
 use bigquery_sink_state::{
-    BatchId, Code, Command, Epoch, FailureKind, Fault, Generation, Input, Lane, NextOffset, Notice, Place,
-    RowFault, StorageCode, StreamName,
+    BatchId, Code, Command, Epoch, FailureKind, Fault, Generation, Input, Lane, LeaveReason, NextOffset,
+    Notice, Place, RowFault, StorageCode, StreamName,
 };
 
 use crate::bench::*;
+
+#[test]
+fn a_stream_that_is_left_is_said_why() {
+    assert_eq!(
+        LeaveReason::Idle.to_string(),
+        "it was idle for days, and BigQuery drops idle streams"
+    );
+    assert_eq!(
+        LeaveReason::InDoubt.to_string(),
+        "rows were refused while it is not known what became of requests on it"
+    );
+}
 
 #[test]
 fn a_stream_is_created_with_the_first_rows_and_not_before() {
